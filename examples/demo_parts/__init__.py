@@ -1,0 +1,1 @@
+"""The parts of `examples/demo.py`: what is played, what is counted, and what is shown."""

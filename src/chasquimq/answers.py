@@ -1,0 +1,47 @@
+"""Turns what the engine found into what `Queue` and `SyncQueue` return."""
+
+import warnings
+from typing import Any
+
+from chasquimq.broker.inspect import JobState, Located
+from chasquimq.engine.outcomes import JobResult, OutcomeStatus
+from chasquimq.errors import JobFailedError
+from chasquimq.job import Job
+from chasquimq.wire.codec import unpack
+
+_STATUS_OF_STATE = {
+    JobState.WAITING: OutcomeStatus.PENDING,
+    JobState.ACTIVE: OutcomeStatus.PENDING,
+    JobState.DELAYED: OutcomeStatus.PENDING,
+    JobState.FAILED: OutcomeStatus.FAILED,
+}
+
+
+def outcome_of(located: Located) -> JobResult:
+    """How a job stands, from where it is, when nothing is kept of its end."""
+    status = _STATUS_OF_STATE.get(located.state, OutcomeStatus.UNKNOWN)
+    return JobResult(status, reason=located.reason, error=located.error)
+
+
+def stored_job(located: Located) -> Job | None:
+    """A `Job` from what was found of it; None if its data is not in the queue."""
+    envelope = located.envelope
+    if envelope is None:
+        return None
+    attempt = envelope.attempt + located.deliveries
+    data = unpack(envelope.packed_data)
+    return Job(envelope.id, located.name, data, attempt, envelope.created_at_ms)
+
+
+def value_of(job_id: str, result: JobResult) -> Any:  # noqa: ANN401 -- the handler's value
+    """The value of a settled result; a failure is raised, a value never stored is warned about."""
+    if result.status is OutcomeStatus.FAILED:
+        raise JobFailedError(job_id, result.reason or "unknown", result.error or "")
+    if not result.is_stored:
+        warnings.warn(
+            f"job {job_id} completed, but its worker stores no results: "
+            "use Worker(..., store_results=True) to read what handlers return",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    return result.value

@@ -1,0 +1,202 @@
+"""Turns the friendly arguments of the front door into one engine `Wish`, or says what is wrong."""
+
+import math
+from collections.abc import Callable, Collection, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeAlias
+
+from chasquimq.config import ProducerConfig
+from chasquimq.engine.producing import Wish
+from chasquimq.errors import DecodeError, NotSupportedError
+from chasquimq.wire.codec import pack
+from chasquimq.wire.entry import DeadLetter
+from chasquimq.wire.envelope import decode
+from chasquimq.wire.repeat import MissedFiresPolicy, RepeatPattern
+from chasquimq.wire.retry import BackoffSpec, RetryOverride
+
+DelayMsLike: TypeAlias = int | float | datetime
+BackoffLike: TypeAlias = int | BackoffSpec | dict[str, Any]
+RepeatLike: TypeAlias = RepeatPattern | dict[str, Any]
+MissedFiresLike: TypeAlias = MissedFiresPolicy | dict[str, Any]
+
+BULK_KEYS = frozenset(
+    {"name", "data", "delay_ms", "delay", "attempts", "backoff", "job_id", "repeat"}
+)
+
+
+def wish(  # noqa: PLR0913 -- the documented arguments of `Queue.add`
+    name: str,
+    data: Any,  # noqa: ANN401 -- the user's data
+    *,
+    delay_ms: DelayMsLike | None = None,
+    delay: timedelta | None = None,
+    attempts: int | None = None,
+    backoff: BackoffLike | None = None,
+    job_id: str | None = None,
+    repeat: RepeatLike | None = None,
+    missed_fires: MissedFiresLike | None = None,
+) -> Wish:
+    """Check everything a caller can get wrong; nothing has been sent when this raises."""
+    if repeat is not None:
+        msg = "recurring jobs (repeat=...) are not part of this release"
+        raise NotSupportedError(msg)
+    if missed_fires is not None:
+        msg = "missed_fires only means something together with repeat: remove it, or add repeat"
+        raise ValueError(msg)
+    if not isinstance(name, str):
+        msg = f"name must be a str, got {type(name).__name__}: pass the job's name as text"
+        raise TypeError(msg)
+    relative_ms, run_at_ms = delay_of(delay_ms, delay)
+    return Wish(
+        name=name,
+        payload=pack(data),
+        job_id=checked_job_id(job_id),
+        retry=retry_of(attempts, backoff),
+        delay_ms=relative_ms,
+        run_at_ms=run_at_ms,
+    )
+
+
+def producer_config(name: str, **given: Any) -> ProducerConfig:  # noqa: ANN401 -- checked there
+    """A `ProducerConfig` from the front door's optional arguments; None takes the default."""
+    chosen = {key: value for key, value in given.items() if value is not None}
+    return ProducerConfig(queue_name=name, **chosen)
+
+
+def checked_limit(limit: int) -> int:
+    """How many dead letters to look at: a whole number, 0 or more."""
+    if isinstance(limit, bool) or not isinstance(limit, int):
+        msg = f"limit must be a whole number, got {limit!r}"
+        raise TypeError(msg)
+    if limit < 0:
+        msg = f"limit must be 0 or more, got {limit}"
+        raise ValueError(msg)
+    return limit
+
+
+def checked_wait(timeout: float, poll_interval: float) -> None:
+    """Times to wait must be positive."""
+    for name, value in (("timeout", timeout), ("poll_interval", poll_interval)):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+            msg = f"{name} must be a number of seconds above 0, got {value!r}"
+            raise ValueError(msg)
+
+
+def letter_filter(
+    ids: Collection[str] | None, name: str | None, reason: str | None
+) -> Callable[[DeadLetter], bool]:
+    """Which dead letters are meant: all that match every condition given.
+
+    `ids` may be ids in the dead-letter stream or ids of jobs.
+    """
+    wanted_ids = None if ids is None else frozenset(ids)
+
+    def is_wanted(letter: DeadLetter) -> bool:
+        return (
+            (wanted_ids is None or letter.dlq_id in wanted_ids or _job_id(letter) in wanted_ids)
+            and (name is None or letter.name == name)
+            and (reason is None or letter.reason == reason)
+        )
+
+    return is_wanted
+
+
+def _job_id(letter: DeadLetter) -> str | None:
+    try:
+        return decode(letter.payload).id
+    except DecodeError:
+        return None
+
+
+def bulk_wish(position: int, entry: Mapping[str, Any]) -> Wish:
+    """A `Wish` from one dict of `add_bulk`; an error names the position."""
+    if not isinstance(entry, Mapping):
+        msg = f"jobs[{position}] must be a dict, got {type(entry).__name__}"
+        raise TypeError(msg)
+    unknown = entry.keys() - BULK_KEYS
+    if unknown:
+        known = ", ".join(sorted(BULK_KEYS))
+        msg = f"jobs[{position}] has unknown keys {sorted(unknown)}: use {known}"
+        raise ValueError(msg)
+    missing = {"name", "data"} - entry.keys()
+    if missing:
+        msg = f"jobs[{position}] lacks {', '.join(sorted(missing))}"
+        raise ValueError(msg)
+    try:
+        return wish(**entry)
+    except (TypeError, ValueError) as error:
+        msg = f"jobs[{position}]: {error}"
+        raise type(error)(msg) from error
+
+
+def checked_job_id(job_id: str | None) -> str | None:
+    """An id a caller may choose: text that is not blank."""
+    if job_id is None:
+        return None
+    if not isinstance(job_id, str) or not job_id.strip():
+        msg = f"job_id must be non-blank text, got {job_id!r}: leave it out for a generated one"
+        raise ValueError(msg)
+    return job_id
+
+
+def required_job_id(job_id: str) -> str:
+    """An id that may not be left out."""
+    if job_id is None:
+        msg = "job_id must be given: it is what makes the job unique"
+        raise ValueError(msg)
+    return checked_job_id(job_id) or ""
+
+
+def delay_of(delay_ms: DelayMsLike | None, delay: timedelta | None) -> tuple[int, int | None]:
+    """A delay in ms, or an instant in epoch ms; `(0, None)` means now."""
+    if delay_ms is not None and delay is not None:
+        msg = "pass delay_ms or delay, not both"
+        raise ValueError(msg)
+    if delay is not None:
+        if not isinstance(delay, timedelta):
+            msg = f"delay must be a timedelta, got {type(delay).__name__}: use delay_ms for numbers"
+            raise TypeError(msg)
+        return _positive_ms("delay", delay.total_seconds() * 1_000), None
+    if delay_ms is None:
+        return 0, None
+    if isinstance(delay_ms, datetime):
+        moment = delay_ms if delay_ms.tzinfo else delay_ms.replace(tzinfo=UTC)
+        return 0, max(0, int(moment.timestamp() * 1_000))
+    if isinstance(delay_ms, bool) or not isinstance(delay_ms, int | float):
+        kind = type(delay_ms).__name__
+        msg = f"delay_ms must be a number of milliseconds or a datetime, got {kind}"
+        raise TypeError(msg)
+    return _positive_ms("delay_ms", delay_ms), None
+
+
+def _positive_ms(name: str, value: float) -> int:
+    if not math.isfinite(value) or value < 0:
+        msg = f"{name} must be a finite number, 0 or more; got {value!r}"
+        raise ValueError(msg)
+    return int(value)
+
+
+def retry_of(attempts: int | None, backoff: BackoffLike | None) -> RetryOverride | None:
+    """A job's own retry rules, or None to leave them to the worker."""
+    if attempts is None and backoff is None:
+        return None
+    if attempts is not None:
+        if isinstance(attempts, bool) or not isinstance(attempts, int):
+            msg = f"attempts must be a whole number, got {attempts!r}"
+            raise TypeError(msg)
+        if attempts < 1:
+            msg = f"attempts must be 1 or more (it counts the first run too), got {attempts}"
+            raise ValueError(msg)
+    return RetryOverride(attempts, None if backoff is None else _backoff_of(backoff))
+
+
+def _backoff_of(backoff: BackoffLike) -> BackoffSpec:
+    if isinstance(backoff, BackoffSpec):
+        return backoff
+    if isinstance(backoff, dict):
+        return BackoffSpec.from_dict(backoff)
+    if isinstance(backoff, bool) or not isinstance(backoff, int):
+        kind = type(backoff).__name__
+        msg = f"backoff must be milliseconds, a BackoffSpec or a dict, got {kind}"
+        raise TypeError(msg)
+    return BackoffSpec.fixed(backoff)

@@ -1,0 +1,122 @@
+"""`Call`: requests as ready bytes plus how to read their replies, free of any I/O.
+
+Everything the broker can ask of a server is a function that returns a `Call`. The asyncio
+connection and its blocking twin only carry calls out, so the two can never disagree about what is
+sent.
+"""
+
+import re
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+from hiredis import ReplyError
+
+from chasquimq.errors import ServerReplyError
+
+if TYPE_CHECKING:
+    from chasquimq.broker.scripts import Script
+
+T = TypeVar("T")
+
+# What hiredis makes of RESP2: bytes, int, None, a list of these, or a ReplyError.
+Reply: TypeAlias = Any
+Argument: TypeAlias = bytes | str | int
+
+# How servers before Redis 7 report that a command was refused inside a script.
+_REFUSED_IN_SCRIPT = re.compile(
+    r"ERR Error running script \(call to f_\w+\): @user_script:(?P<line>\d+): "
+    r"(?:@user_script: \d+: )?-?(?P<told>[A-Z]+ .*)",
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """One or more requests that travel together, and the function that reads their replies.
+
+    `repeatable` says that carrying the call out twice has the effect of carrying it out once: only
+    such a call is sent again when a connection breaks before its reply. `block_ms` is how long the
+    server may hold the reply back on purpose. `scripts` are loaded when the server has lost them.
+    """
+
+    requests: Sequence[bytes]
+    parse: Callable[[list[Reply]], T]
+    repeatable: bool = True
+    block_ms: int = 0
+    scripts: "tuple[Script, ...]" = ()
+
+
+# Several calls in a row, each chosen in the light of the reply before: `reply = yield call`.
+Steps: TypeAlias = Generator[Call[Any], Any, T]
+
+
+def command(*arguments: Argument) -> bytes:
+    """One request in RESP. For cold paths; hot ones keep a prepared template beside their code."""
+    parts = [b"*%d\r\n" % len(arguments)]
+    for argument in arguments:
+        data = argument if type(argument) is bytes else str(argument).encode()
+        parts.append(b"$%d\r\n%b\r\n" % (len(data), data))
+    return b"".join(parts)
+
+
+def bulk(data: bytes) -> bytes:
+    """One RESP bulk string, to be joined into a prepared request."""
+    return b"$%d\r\n%b\r\n" % (len(data), data)
+
+
+def call(
+    *arguments: Argument, read: Callable[[Reply], T], repeatable: bool = True, block_ms: int = 0
+) -> Call[T]:
+    """A call of a single command, whose one reply is read by `read`."""
+    return Call(
+        (command(*arguments),),
+        lambda replies: read(checked(replies[0])),
+        repeatable=repeatable,
+        block_ms=block_ms,
+    )
+
+
+def together(calls: Sequence[Call[T]]) -> Call[list[T]]:
+    """Several calls as one pipeline; their answers in the same order."""
+    sizes = [len(each.requests) for each in calls]
+
+    def parse(replies: list[Reply]) -> list[T]:
+        answers, at = [], 0
+        for each, size in zip(calls, sizes, strict=True):
+            answers.append(each.parse(replies[at : at + size]))
+            at += size
+        return answers
+
+    return Call(
+        [request for each in calls for request in each.requests],
+        parse,
+        repeatable=all(each.repeatable for each in calls),
+        block_ms=sum(each.block_ms for each in calls),
+        scripts=tuple({script for each in calls for script in each.scripts}),
+    )
+
+
+def checked(reply: Reply) -> Reply:
+    """The reply itself, or the server's refusal raised as `ServerReplyError`."""
+    if isinstance(reply, ReplyError):
+        raise ServerReplyError(told(reply))
+    return reply
+
+
+def told(error: ReplyError) -> str:
+    """What the server said, its own word for the refusal first, as new servers put it.
+
+    Old ones hide the refusal of a command inside a script (`NOGROUP`, `OOM`, `READONLY`) behind
+    `ERR Error running script`.
+    """
+    text = str(error)
+    found = _REFUSED_IN_SCRIPT.fullmatch(text)
+    return f"{found['told']} script: on @user_script:{found['line']}." if found else text
+
+
+def all_checked(replies: list[Reply]) -> list[Reply]:
+    """All replies of a pipeline, or the first refusal among them raised."""
+    for reply in replies:
+        checked(reply)
+    return replies

@@ -1,0 +1,248 @@
+"""The delayed set: schedule, cancel, promote, retry into it, look into it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from chasquimq.broker import ring, scripts
+from chasquimq.broker.call import Call, Reply, Steps, call, command
+from chasquimq.broker.ring import Ticket
+from chasquimq.broker.stream import Telling
+from chasquimq.errors import DecodeError
+from chasquimq.wire.envelope import decode
+from chasquimq.wire.keys import QueueKeys
+from chasquimq.wire.member import decode_member, encode_member
+
+INDEXED_BYTES = 4_096
+"""Members up to this size get an index even if nobody chose their id: it costs as much again."""
+
+_PAGE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class DelayedJob:
+    """A job as it goes to the delayed set, due after `delay_ms` or at `run_at_ms`."""
+
+    id: str
+    envelope: bytes
+    name: str
+    delay_ms: int
+    run_at_ms: int | None = None
+    is_unique: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Promotion:
+    """What one promote step did, and what it saw of the rest."""
+
+    is_leader: bool
+    promoted: int
+    set_aside: int
+    depth: int
+    lag_ms: int
+    next_due_in_ms: int | None
+    job_ids: list[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Relocation:
+    """A failed delivery on its way to another attempt."""
+
+    entry_id: bytes
+    job_id: str
+    name: str
+    envelope: bytes
+    backoff_ms: int
+    next_attempt: int
+
+
+def schedule(
+    keys: QueueKeys,
+    jobs: Sequence[DelayedJob],
+    *,
+    ticket: Ticket,
+    telling: Telling,
+    grace_s: int,
+) -> Call[str]:
+    """Put jobs in the set; one character a job: `1` scheduled, `0` the id was taken."""
+    more: list[bytes] = []
+    more_keys: list[bytes] = []
+    for job in jobs:
+        member = encode_member(job.name, job.envelope)
+        more += (
+            job.id.encode(),
+            member,
+            job.name.encode(),
+            b"1" if job.is_unique else b"0",
+            b"1" if job.is_unique or len(member) <= INDEXED_BYTES else b"0",
+            b"%d" % job.delay_ms,
+            b"" if job.run_at_ms is None else b"%d" % job.run_at_ms,
+        )
+        more_keys += (keys.delayed_index(job.id), keys.dedup_marker(job.id))
+    return scripts.SCHEDULE.call(
+        {
+            "delayed": keys.delayed,
+            "events": keys.events,
+            "wake": keys.wake,
+            "sent": keys.sent(ticket.producer_id),
+        },
+        {
+            "slot": ticket.slot,
+            "serial": ticket.serial,
+            "sent_ttl_s": ring.TTL_S,
+            "ts_ms": telling.ts_ms,
+            "events_cap": telling.cap,
+            "grace_s": grace_s,
+        },
+        read=bytes.decode,
+        repeatable=True,
+        more_keys=more_keys,
+        more_arguments=more,
+    )
+
+
+def cancel(keys: QueueKeys, job_id: str) -> Steps[bool]:
+    """Take a delayed job out by its id; False if it is not delayed (any more).
+
+    Jobs without an index (large ones, and those of other producers that keep none) are looked for
+    member by member, and so are those whose index still names an earlier attempt.
+    """
+    answer = yield _cancel(keys, job_id, b"")
+    if answer < 0:
+        member = yield from find(keys, job_id)
+        answer = 0 if member is None else (yield _cancel(keys, job_id, member))
+    return bool(answer == 1)
+
+
+def find(keys: QueueKeys, job_id: str) -> Steps[bytes | None]:
+    """The member of a delayed job, by looking at each of them. For people, not for loops."""
+    at = 0
+    while True:
+        page = yield call("ZRANGE", keys.delayed, at, at + _PAGE - 1, read=list)
+        for member in page:
+            if holds(member, job_id):
+                found: bytes = member
+                return found
+        if len(page) < _PAGE:
+            return None
+        at += _PAGE
+
+
+def holds(member: bytes, job_id: str) -> bool:
+    """Whether a delayed member carries this job."""
+    if job_id.encode() not in member:
+        return False
+    try:
+        return decode(decode_member(member)[1]).id == job_id
+    except DecodeError:
+        return False
+
+
+def promote(  # noqa: PLR0913 -- the script's signature
+    keys: QueueKeys,
+    *,
+    holder: str,
+    lock_ttl_s: int,
+    batch: int,
+    capacity: int,
+    events_cap: int,
+    dlq_cap: int,
+) -> Call[Promotion]:
+    """As leader, move due jobs to the stream while it holds fewer than `capacity`."""
+    return scripts.PROMOTE.call(
+        {
+            "lock": keys.promoter_lock,
+            "delayed": keys.delayed,
+            "stream": keys.stream,
+            "events": keys.events,
+            "dlq": keys.dlq,
+        },
+        {
+            "holder": holder,
+            "lock_ttl_s": lock_ttl_s,
+            "batch": batch,
+            "cap": capacity,
+            "events_cap": events_cap,
+            "dlq_cap": dlq_cap,
+        },
+        read=_read_promotion,
+        repeatable=True,
+    )
+
+
+def forget_indexes(keys: QueueKeys, job_ids: Sequence[bytes]) -> Call[int]:
+    """Drop the cancel indexes of promoted jobs; one that is missed expires by itself."""
+    indexes = [keys.delayed_index(job_id) for job_id in job_ids if job_id]
+    if not indexes:
+        return Call((), lambda _: 0)
+    return call("UNLINK", *indexes, read=int)
+
+
+def wait_for_earlier(keys: QueueKeys, timeout_ms: int) -> Call[bool]:
+    """Block until somebody schedules a job due before all others, or until the time is over."""
+    # Redis 6.2 cuts off to whole ms, and 0.001 s ends up as 0, which blocks for ever; hence the
+    # half.
+    request = command("BLPOP", keys.wake, f"{(max(1, timeout_ms) + 0.5) / 1_000:.4f}")
+    return Call((request,), lambda replies: bool(replies[0]), block_ms=timeout_ms)
+
+
+def retry(
+    keys: QueueKeys,
+    group: str,
+    consumer: str,
+    move: Relocation,
+    *,
+    telling: Telling,
+    grace_s: int,
+) -> Call[bool]:
+    """Move a failed delivery to the set; False if it was not ours any more."""
+    member = encode_member(move.name, move.envelope)
+    return scripts.RETRY.call(
+        {
+            "stream": keys.stream,
+            "delayed": keys.delayed,
+            "index": keys.delayed_index(move.job_id),
+            "events": keys.events,
+            "wake": keys.wake,
+        },
+        {
+            "group": group,
+            "consumer": consumer,
+            "entry_id": move.entry_id,
+            "backoff_ms": move.backoff_ms,
+            "member": member,
+            "grace_s": grace_s,
+            "indexed": int(len(member) <= INDEXED_BYTES),
+            "ts_ms": telling.ts_ms,
+            "events_cap": telling.cap,
+            "job_id": move.job_id,
+            "name": move.name,
+            "attempt": move.next_attempt,
+        },
+        read=bool,
+        repeatable=True,
+    )
+
+
+def _cancel(keys: QueueKeys, job_id: str, found: bytes) -> Call[int]:
+    return scripts.CANCEL.call(
+        {
+            "delayed": keys.delayed,
+            "index": keys.delayed_index(job_id),
+            "marker": keys.dedup_marker(job_id),
+        },
+        {"found": found},
+        read=int,
+    )
+
+
+def _read_promotion(reply: Reply) -> Promotion:
+    is_leader, promoted, set_aside, depth, lag_ms, next_due, *job_ids = reply
+    return Promotion(
+        bool(is_leader),
+        promoted,
+        set_aside,
+        depth,
+        lag_ms,
+        None if next_due < 0 else next_due,
+        job_ids,
+    )

@@ -1,0 +1,38 @@
+"""The events stream: append to it and read from it."""
+
+from collections.abc import Sequence
+
+from chasquimq.broker.call import Call, Reply, bulk, call, checked, command
+from chasquimq.wire.event import QueueEvent, parse_event
+from chasquimq.wire.keys import QueueKeys
+
+
+def append(keys: QueueKeys, batch: Sequence[Sequence[bytes]], *, cap: int) -> Call[None]:
+    """Write events, each given by its fields; not repeatable, so none is ever told twice."""
+    head = b"".join(map(bulk, (b"XADD", keys.events, b"MAXLEN", b"~", b"%d" % cap, b"*")))
+    requests = [
+        b"".join((b"*%d\r\n" % (6 + len(fields)), head, *map(bulk, fields))) for fields in batch
+    ]
+    return Call(requests, lambda _: None, repeatable=False)
+
+
+def read(keys: QueueKeys, *, after: str, count: int, block_ms: int) -> Call[list[QueueEvent]]:
+    """Events after an id, waiting up to `block_ms` for the first."""
+    request = command("XREAD", "COUNT", count, "BLOCK", block_ms, "STREAMS", keys.events, after)
+    return Call((request,), _read_events, block_ms=block_ms)
+
+
+def last_id(keys: QueueKeys) -> Call[str]:
+    """The id of the newest event, `0-0` if there is none: a place to read on from."""
+    return call("XREVRANGE", keys.events, "+", "-", "COUNT", 1, read=_read_last_id)
+
+
+def _read_events(replies: list[Reply]) -> list[QueueEvent]:
+    reply = checked(replies[0])
+    if not reply:
+        return []
+    return [parse_event(entry_id, fields) for entry_id, fields in reply[0][1]]
+
+
+def _read_last_id(reply: Reply) -> str:
+    return reply[0][0].decode() if reply else "0-0"

@@ -1,0 +1,70 @@
+-- As leader, move due jobs from the delayed set to the stream. The server's clock says what is due.
+-- A member is added to the stream before it leaves the set, so that an error loses nothing; what is
+-- not a member of ours goes to the DLQ and cannot hold up the others.
+-- KEYS    lock delayed stream events dlq
+-- ARGV    holder lock_ttl_s batch cap events_cap dlq_cap
+-- EVENTS  waiting
+-- RETURN  {is leader 1/0, promoted, set aside, depth, lag_ms of the oldest still due, ms until the next
+--         is due (-1 = none), job ids...}
+local leader = redis.call('GET', lock)
+if leader and leader ~= holder then return {0, 0, 0, 0, 0, -1} end
+redis.call('SET', lock, holder, 'EX', lock_ttl_s)
+
+local time = redis.call('TIME')
+local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
+local room = math.min(tonumber(batch), math.max(0, tonumber(cap) - redis.call('XLEN', stream)))
+local due = {}
+if room > 0 then
+  due = redis.call('ZRANGEBYSCORE', delayed, '-inf', now_ms, 'LIMIT', 0, room)
+end
+
+local function split(member)
+  local first, a, b, c = string.byte(member, 1, 4)
+  if not c then return nil end
+  local length = first + a * 256 + b * 65536 + c * 16777216
+  if 4 + length < #member then
+    return string.sub(member, 5, 4 + length), string.sub(member, 5 + length)
+  end
+  if first >= 0x90 and first <= 0x9f then return '', member end
+  return nil
+end
+
+local function id_of(envelope)
+  local kind = string.byte(envelope, 2) or 0
+  if kind >= 0xa0 and kind <= 0xbf then return string.sub(envelope, 3, 2 + kind - 0xa0) end
+  local length = string.byte(envelope, 3) or 0
+  if kind == 0xd9 then return string.sub(envelope, 4, 3 + length) end
+  if kind == 0xda then
+    return string.sub(envelope, 5, 4 + length * 256 + (string.byte(envelope, 4) or 0))
+  end
+  return ''
+end
+
+local ids, aside, text_now = {}, 0, string.format('%.0f', now_ms)
+for _, member in ipairs(due) do
+  local name, envelope = split(member)
+  if not envelope then
+    redis.call('XADD', dlq, 'MAXLEN', '~', dlq_cap, '*', 'd', member, 'source_id', '0-0',
+               'reason', 'malformed', 'detail', 'not a delayed member', 'failed_at', text_now)
+    aside = aside + 1
+  else
+    local entry = {stream, '*', 'd', envelope}
+    local told = {events, 'MAXLEN', '~', events_cap, '*',
+                  'e', 'waiting', 'id', id_of(envelope), 'ts', text_now}
+    if name ~= '' then
+      entry[5], entry[6] = 'n', name
+      told[#told + 1], told[#told + 2] = 'n', name
+    end
+    redis.call('XADD', unpack(entry))
+    if events_cap ~= '0' then redis.call('XADD', unpack(told)) end
+    ids[#ids + 1] = id_of(envelope)
+  end
+  redis.call('ZREM', delayed, member)
+end
+local first = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
+local wait_ms = first and math.floor(tonumber(first) - now_ms) or -1
+local answer = {1, #ids, aside, redis.call('ZCARD', delayed), first and math.max(0, -wait_ms) or 0,
+                first and math.max(0, wait_ms) or -1}
+-- One by one: `unpack` refuses some 8,000 values, which would hide what has been done already.
+for _, job_id in ipairs(ids) do answer[#answer + 1] = job_id end
+return answer

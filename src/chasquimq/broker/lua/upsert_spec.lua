@@ -1,0 +1,11 @@
+-- Store a recurring job, or store it anew; its count of fires goes on.
+-- KEYS    repeat_set spec
+-- ARGV    spec_key next_ms blob retry job_id
+-- RETURN  1
+-- retry and job_id are ours, kept in fields of their own that other schedulers ignore; '' = none.
+redis.call('HSET', spec, 'spec', blob)
+redis.call('HDEL', spec, 'retry', 'job_id', 'paused')
+if retry ~= '' then redis.call('HSET', spec, 'retry', retry) end
+if job_id ~= '' then redis.call('HSET', spec, 'job_id', job_id) end
+redis.call('ZADD', repeat_set, next_ms, spec_key)
+return 1

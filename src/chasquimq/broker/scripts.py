@@ -1,0 +1,143 @@
+"""Loads `lua/*.lua`, binds the names of each header, and builds calls to scripts by name.
+
+A script's header is its signature. The loader replaces the `-- KEYS` and `-- ARGV` comment lines by
+`local` bindings *on the same lines*, so a server error at `user_script:9` is line 9 of the file. A
+last name that ends in `...` stands for any number of values: it is bound, as `<name>_from`, to the
+position of the first of them.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import TypeVar
+
+from chasquimq.broker.call import Argument, Call, Reply, bulk, checked, command
+
+T = TypeVar("T")
+
+_HEADER_LINE = re.compile(r"^-- (KEYS|ARGV)\s+(.*?)\s*$")
+_NAME = re.compile(r"^[a-z][a-z0-9_]*(\.\.\.)?$")
+
+
+@dataclass(frozen=True, eq=False)
+class Script:
+    """One atomic operation: its source, its digest, and the names of its keys and arguments."""
+
+    name: str
+    source: str
+    sha: bytes
+    keys: tuple[str, ...]
+    arguments: tuple[str, ...]
+
+    def request(
+        self,
+        keys: Mapping[str, Argument],
+        arguments: Mapping[str, Argument],
+        *,
+        more_keys: Sequence[bytes] = (),
+        more_arguments: Sequence[bytes] = (),
+    ) -> bytes:
+        """The `EVALSHA` request, values by name; a missing or unknown name is a `TypeError`."""
+        named_keys = self._in_order("KEYS", self.keys, keys, variadic=bool(more_keys))
+        named_arguments = self._in_order(
+            "ARGV", self.arguments, arguments, variadic=bool(more_arguments)
+        )
+        key_count = len(named_keys) + len(more_keys)
+        head = command(b"EVALSHA", self.sha, key_count, *named_keys)
+        total = 3 + key_count + len(named_arguments) + len(more_arguments)
+        parts = [b"*%d\r\n" % total, head.split(b"\r\n", 1)[1]]
+        parts += [bulk(key) for key in more_keys]
+        parts += [bulk(a if type(a) is bytes else str(a).encode()) for a in named_arguments]
+        parts += [bulk(argument) for argument in more_arguments]
+        return b"".join(parts)
+
+    def call(
+        self,
+        keys: Mapping[str, Argument],
+        arguments: Mapping[str, Argument],
+        *,
+        read: Callable[[Reply], T],
+        repeatable: bool = False,
+        more_keys: Sequence[bytes] = (),
+        more_arguments: Sequence[bytes] = (),
+    ) -> Call[T]:
+        """A call of this script alone, whose reply is read by `read`."""
+        request = self.request(keys, arguments, more_keys=more_keys, more_arguments=more_arguments)
+        return Call(
+            (request,),
+            lambda replies: read(checked(replies[0])),
+            repeatable=repeatable,
+            scripts=(self,),
+        )
+
+    def load_request(self) -> bytes:
+        """The request that gives the server this script again."""
+        return command(b"SCRIPT", b"LOAD", self.source.encode())
+
+    def _in_order(
+        self, kind: str, names: tuple[str, ...], given: Mapping[str, Argument], *, variadic: bool
+    ) -> list[Argument]:
+        fixed = [name for name in names if not name.endswith("...")]
+        if given.keys() != set(fixed) or (variadic and fixed == list(names)):
+            msg = f"script {self.name} takes {kind} {', '.join(names)}; got {', '.join(given)}"
+            raise TypeError(msg)
+        return [given[name] for name in fixed]
+
+
+def parse_script(name: str, text: str) -> Script:
+    """Turn a file's text into a `Script`; a malformed header is a `ValueError`."""
+    declared: dict[str, tuple[str, ...]] = {"KEYS": (), "ARGV": ()}
+    lines = []
+    for line in text.splitlines():
+        match = _HEADER_LINE.match(line)
+        if match is None:
+            lines.append(line)
+            continue
+        kind, names = match[1], tuple(match[2].split())
+        declared[kind] = names
+        lines.append(_binding(name, kind, names))
+    source = "\n".join(lines) + "\n"
+    sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest().encode()
+    return Script(name, source, sha, declared["KEYS"], declared["ARGV"])
+
+
+def _binding(script: str, kind: str, names: tuple[str, ...]) -> str:
+    for position, name in enumerate(names, 1):
+        if not _NAME.match(name) or (name.endswith("...") and position != len(names)):
+            msg = f"script {script}: {name!r} is not a valid name in its {kind} line"
+            raise ValueError(msg)
+    if not names:
+        return f"-- {kind}"
+    left = ", ".join(n.replace("...", "_from") for n in names)
+    right = ", ".join(
+        str(position) if name.endswith("...") else f"{kind}[{position}]"
+        for position, name in enumerate(names, 1)
+    )
+    return f"local {left} = {right}"
+
+
+def _load(name: str) -> Script:
+    return parse_script(name, (files(__package__) / "lua" / f"{name}.lua").read_text("utf-8"))
+
+
+ADD = _load("add")
+ADD_UNIQUE = _load("add_unique")
+CANCEL = _load("cancel")
+CLAIM = _load("claim")
+COMPLETE = _load("complete")
+DEAD_LETTER = _load("dead_letter")
+FIRE = _load("fire")
+HAND_BACK = _load("hand_back")
+JOIN = _load("join")
+LEAD = _load("lead")
+LEAVE = _load("leave")
+PROMOTE = _load("promote")
+RELEASE = _load("release")
+REMOVE_SPEC = _load("remove_spec")
+RENEW = _load("renew")
+REPLAY = _load("replay")
+RETRY = _load("retry")
+SCHEDULE = _load("schedule")
+UPSERT_SPEC = _load("upsert_spec")

@@ -1,0 +1,340 @@
+"""The main stream: append jobs, read batches with claims, renew, acknowledge, hand back."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from chasquimq.broker import ring, scripts
+from chasquimq.broker.call import Call, Reply, bulk, call, checked, command
+from chasquimq.broker.ring import Ticket
+from chasquimq.wire.entry import job_fields, parse_job_fields
+from chasquimq.wire.keys import QueueKeys
+
+# More deliveries than any worker holds at a time.
+_MOST_PENDING = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """A fresh job as it goes to the stream."""
+
+    id: str
+    envelope: bytes
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """How many entries the stream may hold, and whether to drop the oldest beyond that."""
+
+    limit: int
+    trim: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """What the events stream is to be told: the time of it, and its cap (0 = tell nothing)."""
+
+    ts_ms: int
+    cap: int
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """How many jobs of a batch were added, and how deep the stream was after that."""
+
+    count: int
+    depth: int
+
+
+class Delivery:
+    """One handing of an entry to this consumer: the entry, its idle time, how often before.
+
+    `data` is the envelope as it stands in the entry, None if there is none; `fields_missing` says
+    that the entry itself was deleted. `deliveries` counts *earlier* deliveries: 0 for a new entry.
+    """
+
+    __slots__ = ("data", "deliveries", "entry_id", "fields_missing", "idle_ms", "name")
+
+    def __init__(
+        self, entry_id: bytes, fields: Sequence[bytes] | None, idle_ms: int, deliveries: int
+    ) -> None:
+        """Take one row of a reply."""
+        self.entry_id = entry_id
+        self.idle_ms = idle_ms
+        self.deliveries = deliveries
+        self.fields_missing = not isinstance(fields, list)
+        self.data, self.name = parse_job_fields(fields) if fields else (None, "")
+
+    def __repr__(self) -> str:
+        """Show which entry, and its history."""
+        return f"<Delivery {self.entry_id.decode()} {self.name!r} after {self.deliveries}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A delivery whose handler returned; `value` is what is stored, None for nothing."""
+
+    entry_id: bytes
+    job_id: str
+    name: str
+    attempt: int
+    duration_us: int
+    value: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResultKeeping:
+    """How long results and outcomes are kept, in seconds; 0 keeps none."""
+
+    result_ttl_s: int = 0
+    outcome_ttl_s: int = 0
+
+
+def add(
+    keys: QueueKeys,
+    jobs: Sequence[NewJob],
+    *,
+    ticket: Ticket,
+    capacity: Capacity,
+    telling: Telling,
+    whole: bool,
+) -> Call[Added]:
+    """Append a batch in one script: all jobs or none if `whole`, else as many as fit."""
+    more: list[bytes] = []
+    for job in jobs:
+        more += (job.id.encode(), job.envelope, job.name.encode())
+    return scripts.ADD.call(
+        {"stream": keys.stream, "events": keys.events, "sent": keys.sent(ticket.producer_id)},
+        {
+            "slot": ticket.slot,
+            "serial": ticket.serial,
+            "sent_ttl_s": ring.TTL_S,
+            "cap": capacity.limit,
+            "trim": int(capacity.trim),
+            "whole": int(whole),
+            "ts_ms": telling.ts_ms,
+            "events_cap": telling.cap,
+        },
+        read=lambda reply: Added(*reply),
+        repeatable=True,
+        more_arguments=more,
+    )
+
+
+def add_one(keys: QueueKeys, job: NewJob, *, producer_id: str, telling: Telling) -> Call[Added]:
+    """Append a single job with `XADD IDMP`, where the server has it.
+
+    Cheaper than a script for one job, and repeatable because the server knows the job's id. It does
+    not look at the queue's capacity first: callers use it only while the queue is far from full.
+    """
+    requests = [
+        command(
+            b"XADD",
+            keys.stream,
+            b"IDMP",
+            producer_id,
+            job.id,
+            b"*",
+            *job_fields(job.envelope, job.name),
+        )
+    ]
+    if telling.cap:
+        told = (b"n", job.name) if job.name else ()
+        requests.append(
+            command(b"XADD", keys.events, b"MAXLEN", b"~", telling.cap, b"*", b"e", b"waiting",
+                    b"id", job.id, b"ts", telling.ts_ms, *told)
+        )  # fmt: skip
+    requests.append(command(b"XLEN", keys.stream))
+    # The event may appear twice if the pair is sent twice; events are told at least once.
+    return Call(requests, lambda replies: Added(bool(checked(replies[0])), checked(replies[-1])))
+
+
+def add_unique(
+    keys: QueueKeys,
+    jobs: Sequence[NewJob],
+    *,
+    ticket: Ticket,
+    capacity: Capacity,
+    telling: Telling,
+    marker_ttl_s: int,
+) -> Call[str]:
+    """Append jobs whose ids are free; one character a job: `1` added, `0` taken, `F` full."""
+    more: list[bytes] = []
+    for job in jobs:
+        more += (job.id.encode(), job.envelope, job.name.encode())
+    return scripts.ADD_UNIQUE.call(
+        {"stream": keys.stream, "events": keys.events, "sent": keys.sent(ticket.producer_id)},
+        {
+            "slot": ticket.slot,
+            "serial": ticket.serial,
+            "sent_ttl_s": ring.TTL_S,
+            "cap": capacity.limit,
+            "trim": int(capacity.trim),
+            "ts_ms": telling.ts_ms,
+            "events_cap": telling.cap,
+            "marker_ttl_s": marker_ttl_s,
+        },
+        read=bytes.decode,
+        repeatable=True,
+        more_keys=[keys.dedup_marker(job.id) for job in jobs],
+        more_arguments=more,
+    )
+
+
+def join(keys: QueueKeys, group: str) -> Call[str]:
+    """Create the group if need be; answers '' or the name of another group that has the stream."""
+    return scripts.JOIN.call(
+        {"stream": keys.stream}, {"group": group}, read=bytes.decode, repeatable=True
+    )
+
+
+def leave(keys: QueueKeys, group: str, consumer: str) -> Call[bool]:
+    """Forget a stopped consumer if it has no deliveries left."""
+    return scripts.LEAVE.call(
+        {"stream": keys.stream}, {"group": group, "consumer": consumer}, read=bool, repeatable=True
+    )
+
+
+def read(
+    keys: QueueKeys,
+    group: str,
+    consumer: str,
+    *,
+    count: int,
+    block_ms: int,
+    claim_min_idle_ms: int | None,
+) -> Call[list[Delivery]]:
+    """New entries, and with `claim_min_idle_ms` (where the server can) those whose lease ran out.
+
+    Repeatable: entries of a reply that got lost are pending under our name and come back as claims.
+    """
+    blocking = ("BLOCK", block_ms) if block_ms > 0 else ()
+    claiming = () if claim_min_idle_ms is None else ("CLAIM", claim_min_idle_ms)
+    request = command("XREADGROUP", "GROUP", group, consumer, "COUNT", count, *blocking, *claiming,
+                      "STREAMS", keys.stream, ">")  # fmt: skip
+    return Call((request,), _read_deliveries, block_ms=block_ms)
+
+
+def claim(
+    keys: QueueKeys, group: str, consumer: str, *, min_idle_ms: int, count: int
+) -> Call[list[Delivery]]:
+    """Entries whose lease ran out, for servers whose `read` cannot claim."""
+    return scripts.CLAIM.call(
+        {"stream": keys.stream},
+        {"group": group, "consumer": consumer, "min_idle_ms": min_idle_ms, "count": count},
+        read=lambda rows: [Delivery(*row) for row in rows],
+        repeatable=True,
+    )
+
+
+def complete(
+    keys: QueueKeys,
+    group: str,
+    batch: Sequence[Completion],
+    *,
+    has_xackdel: bool,
+    keeping: ResultKeeping,
+    telling: Telling,
+) -> Call[list[bool]]:
+    """Remove completed entries, store results, tell `completed`; True where it was there."""
+    if not keeping.result_ttl_s and not telling.cap and has_xackdel:
+        ids = [each.entry_id for each in batch]
+        head = command("XACKDEL", keys.stream, group, "IDS", len(ids)).split(b"\r\n", 1)[1]
+        request = b"".join((b"*%d\r\n" % (5 + len(ids)), head, *map(bulk, ids)))
+        return Call((request,), lambda replies: _flags(checked(replies[0])))
+    more: list[bytes] = []
+    more_keys: list[bytes] = []
+    for each in batch:
+        has_value = each.value is not None
+        more += (
+            each.entry_id,
+            each.job_id.encode(),
+            each.name.encode(),
+            b"%d" % each.attempt,
+            b"%d" % each.duration_us,
+            b"1" if has_value else b"0",
+            each.value or b"",
+        )
+        if keeping.result_ttl_s:
+            more_keys += (keys.result(each.job_id), keys.outcome(each.job_id))
+    return scripts.COMPLETE.call(
+        {"stream": keys.stream, "events": keys.events},
+        {
+            "group": group,
+            "has_xackdel": int(has_xackdel),
+            "ts_ms": telling.ts_ms,
+            "events_cap": telling.cap,
+            "result_ttl_s": keeping.result_ttl_s,
+            "outcome_ttl_s": keeping.outcome_ttl_s,
+        },
+        read=_flags,
+        repeatable=True,
+        more_keys=more_keys,
+        more_arguments=more,
+    )
+
+
+def renew(
+    keys: QueueKeys, group: str, consumer: str, entry_ids: Sequence[bytes]
+) -> Call[list[bytes]]:
+    """Renew the leases that are still ours; the ids of those that are not."""
+    return scripts.RENEW.call(
+        {"stream": keys.stream},
+        {"group": group, "consumer": consumer},
+        read=list,
+        repeatable=True,
+        more_arguments=entry_ids,
+    )
+
+
+def hand_back(
+    keys: QueueKeys, group: str, consumer: str, deliveries: Iterable[Delivery], *, idle_ms: int
+) -> Call[int]:
+    """Give deliveries that were not started to whoever asks next, without counting a run."""
+    more: list[bytes] = []
+    for each in deliveries:
+        # An entry that was delivered before must keep its count, which a new entry would not have.
+        more += (each.entry_id, b"%d" % each.deliveries, b"0" if each.deliveries else b"1")
+    return scripts.HAND_BACK.call(
+        {"stream": keys.stream},
+        {"group": group, "consumer": consumer, "idle_ms": idle_ms},
+        read=int,
+        repeatable=True,
+        more_arguments=more,
+    )
+
+
+def pending(keys: QueueKeys, group: str, consumer: str) -> Call[list[Delivery]]:
+    """What the server's book says this consumer holds, without the entries themselves."""
+    return call(
+        "XPENDING", keys.stream, group, "-", "+", _MOST_PENDING, consumer, read=_read_pending
+    )
+
+
+def unblock(client_id: int) -> Call[bool]:
+    """Make a blocked read of another connection return at once."""
+    return call("CLIENT", "UNBLOCK", client_id, read=bool)
+
+
+def depth(keys: QueueKeys) -> Call[int]:
+    """How many entries the stream holds, waiting or in flight."""
+    return call("XLEN", keys.stream, read=int)
+
+
+def _read_deliveries(replies: list[Reply]) -> list[Delivery]:
+    reply = checked(replies[0])
+    if not reply:
+        return []
+    return [
+        Delivery(*row) if len(row) == 4 else Delivery(row[0], row[1], 0, 0)  # noqa: PLR2004
+        for row in reply[0][1]
+    ]
+
+
+def _read_pending(rows: Reply) -> list[Delivery]:
+    # The book counts the delivery under way; a `Delivery` counts the earlier ones.
+    return [Delivery(row[0], None, row[2], max(0, row[3] - 1)) for row in rows]
+
+
+def _flags(reply: Reply) -> list[bool]:
+    return [each == 1 for each in reply]

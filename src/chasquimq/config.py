@@ -1,0 +1,213 @@
+"""Frozen config values: each field's meaning, default and rule, written once.
+
+Field names and defaults are those of the documented engine. What is ours is marked as such. A value
+that cannot work is a `ConfigError` when the config is made, before anything is connected.
+"""
+
+import uuid
+from dataclasses import dataclass, field, fields
+from typing import Literal, TypeAlias
+
+from chasquimq.errors import ConfigError
+from chasquimq.metrics import NO_METRICS, MetricsSink
+
+Overflow: TypeAlias = Literal["reject", "wait", "trim"]
+OVERFLOWS: tuple[Overflow, ...] = ("reject", "wait", "trim")
+
+UNIQUE_GRACE_SECS = 3_600
+"""How long an id stays taken after its job was due."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryConfig:
+    """The queue-wide curve of delays between attempts; a job's own rules go before it."""
+
+    initial_backoff_ms: int = 100
+    """Delay after the first failure."""
+    max_backoff_ms: int = 30_000
+    """No delay is longer."""
+    multiplier: float = 2.0
+    """Growth from one failure to the next."""
+    jitter_ms: int = 100
+    """Random part, between minus and plus this much."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work."""
+        _require_counts(self, "initial_backoff_ms", "max_backoff_ms", "jitter_ms")
+        if not self.multiplier > 0:
+            _refuse("multiplier", self.multiplier, "a number above 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerConfig:
+    """How jobs are added to a queue."""
+
+    queue_name: str = "default"
+    """Which queue."""
+    pool_size: int = 8
+    """Accepted for compatibility. One pipelined connection serves any number of callers."""
+    max_stream_len: int = 1_000_000
+    """How many jobs may wait or be in flight; `overflow` says what happens beyond."""
+    max_delay_secs: int = 30 * 24 * 3_600
+    """The longest delay that is accepted; 0 accepts any."""
+    overflow: Overflow = "reject"
+    """Ours. At the limit: `reject` the add, `wait` for room, or `trim` the oldest jobs away."""
+    overflow_timeout_ms: int = 30_000
+    """Ours. How long `wait` waits."""
+    max_payload_bytes: int = 1_048_576
+    """Ours. Larger jobs are refused when added, where the caller can see it."""
+    events_enabled: bool = True
+    """Ours. Tell `waiting` and `delayed` to the events stream."""
+    events_max_stream_len: int = 100_000
+    """Ours. Cap of the events stream."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work."""
+        if self.pool_size < 1:
+            msg = f"pool_size must be > 0 (got {self.pool_size}): leave it out"
+            raise ConfigError(msg)
+        _require_counts(self, "max_delay_secs", "overflow_timeout_ms")
+        _require_counts(
+            self, "max_stream_len", "max_payload_bytes", "events_max_stream_len", least=1
+        )
+        if self.overflow not in OVERFLOWS:
+            _refuse("overflow", self.overflow, "one of " + ", ".join(OVERFLOWS))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerConfig:
+    """How a worker reads, runs and settles jobs."""
+
+    queue_name: str = "default"
+    """Which queue."""
+    group: str = "default"
+    """The consumer group; a queue has one."""
+    consumer_id: str = field(default_factory=lambda: f"c-{uuid.uuid4()}")
+    """This worker's name in the group, unique among live workers."""
+    batch: int = 64
+    """Most entries asked for in one read beyond the free slots."""
+    block_ms: int = 5_000
+    """How long a read waits for a job."""
+    claim_min_idle_ms: int = 30_000
+    """The lease: how long a delivery may be silent before another worker takes it over."""
+    concurrency: int = 100
+    """Handlers that run at the same time."""
+    max_attempts: int = 3
+    """Runs a job may have in all, unless it brings its own number."""
+    ack_batch: int = 256
+    """Acknowledgements that are flushed together, at most."""
+    ack_idle_ms: int = 5
+    """How long an acknowledgement waits for company while others are on their way."""
+    shutdown_deadline_secs: float = 30.0
+    """How long a stop waits for running handlers."""
+    max_payload_bytes: int = 1_048_576
+    """Larger entries go to the DLQ unrun."""
+    dlq_inflight: int = 32
+    """Dead letters on their way at the same time, at most."""
+    dlq_max_stream_len: int = 100_000
+    """Cap of the dead-letter stream."""
+    retry: RetryConfig = field(default_factory=RetryConfig)
+    """The queue-wide curve of delays."""
+    retry_inflight: int = 64
+    """Retries on their way at the same time, at most."""
+    delayed_enabled: bool = True
+    """Run a promoter in this worker."""
+    delayed_poll_interval_ms: int = 100
+    """The longest a promoter sleeps."""
+    delayed_promote_batch: int = 256
+    """Jobs promoted in one step, at most."""
+    delayed_max_stream_len: int = 1_000_000
+    """Promotion pauses while the stream holds this many; nothing is dropped."""
+    delayed_lock_ttl_secs: int = 5
+    """How long a silent leader keeps the promoter's lock."""
+    events_enabled: bool = True
+    """Tell the events stream what happens."""
+    events_max_stream_len: int = 100_000
+    """Cap of the events stream."""
+    store_results: bool = False
+    """Keep what handlers return."""
+    result_ttl_secs: int = 3_600
+    """For how long."""
+    metrics: MetricsSink = NO_METRICS
+    """Receiver of in-process reports."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work."""
+        _require_counts(self, "max_attempts", "block_ms", "ack_idle_ms")
+        _require_counts(
+            self,
+            "batch", "claim_min_idle_ms", "concurrency", "ack_batch", "max_payload_bytes",
+            "dlq_inflight", "dlq_max_stream_len", "retry_inflight", "delayed_poll_interval_ms",
+            "delayed_promote_batch", "delayed_max_stream_len", "delayed_lock_ttl_secs",
+            "events_max_stream_len", "result_ttl_secs",
+            least=1,
+        )  # fmt: skip
+        if not self.group or not self.consumer_id:
+            _refuse("group and consumer_id", (self.group, self.consumer_id), "non-empty text")
+        if not self.shutdown_deadline_secs >= 0:
+            _refuse("shutdown_deadline_secs", self.shutdown_deadline_secs, "0 or more")
+
+    def promoter(self) -> "PromoterConfig":
+        """The config of the promoter that runs inside this worker."""
+        return PromoterConfig(
+            queue_name=self.queue_name,
+            poll_interval_ms=self.delayed_poll_interval_ms,
+            promote_batch=self.delayed_promote_batch,
+            max_stream_len=self.delayed_max_stream_len,
+            lock_ttl_secs=self.delayed_lock_ttl_secs,
+            holder_id=self.consumer_id,
+            events_enabled=self.events_enabled,
+            events_max_stream_len=self.events_max_stream_len,
+            dlq_max_stream_len=self.dlq_max_stream_len,
+            metrics=self.metrics,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromoterConfig:
+    """How due jobs are moved to the stream."""
+
+    queue_name: str = "default"
+    """Which queue."""
+    poll_interval_ms: int = 100
+    """The longest sleep; a job that is due sooner ends it."""
+    promote_batch: int = 256
+    """Jobs moved in one step, at most."""
+    max_stream_len: int = 1_000_000
+    """Promotion pauses while the stream holds this many; nothing is dropped."""
+    lock_ttl_secs: int = 5
+    """How long a silent leader keeps the lock."""
+    holder_id: str = field(default_factory=lambda: f"p-{uuid.uuid4()}")
+    """This promoter's token, unique among live ones."""
+    events_enabled: bool = True
+    """Tell `waiting` for each promoted job."""
+    events_max_stream_len: int = 100_000
+    """Cap of the events stream."""
+    dlq_max_stream_len: int = 100_000
+    """Ours. Cap of the dead-letter stream, where members that are not jobs are set aside."""
+    metrics: MetricsSink = NO_METRICS
+    """Receiver of in-process reports."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work."""
+        _require_counts(
+            self,
+            "poll_interval_ms", "promote_batch", "max_stream_len", "lock_ttl_secs",
+            "events_max_stream_len", "dlq_max_stream_len",
+            least=1,
+        )  # fmt: skip
+
+
+def _require_counts(config: object, *names: str, least: int = 0) -> None:
+    known = {each.name for each in fields(config)}  # type: ignore[arg-type]
+    for name in names:
+        assert name in known, name  # noqa: S101 -- a slip in this module
+        value = getattr(config, name)
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            rule = "non-negative" if least == 0 else f"{least} or more"
+            _refuse(name, value, f"a whole number, {rule}")
+
+
+def _refuse(name: str, value: object, rule: str) -> None:
+    msg = f"{name} must be {rule}; got {value!r}"
+    raise ConfigError(msg)

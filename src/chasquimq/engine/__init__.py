@@ -1,0 +1,1 @@
+"""The roles that run, and the decisions they take."""

@@ -1,0 +1,75 @@
+"""Gathers acknowledgements of completed deliveries and flushes them, with results and events."""
+
+import logging
+
+from chasquimq.broker import stream
+from chasquimq.broker.connection import Connection
+from chasquimq.broker.stream import Completion, ResultKeeping, Telling
+from chasquimq.clock import Clock
+from chasquimq.config import ConsumerConfig
+from chasquimq.engine.gatherer import Gatherer
+from chasquimq.engine.leases import Leases
+from chasquimq.errors import ChasquiError
+from chasquimq.wire.keys import QueueKeys
+
+log = logging.getLogger("chasquimq.engine")
+
+# Two batches on their way keep the server busy while we build the next; more only split batches.
+_FLIGHTS = 2
+
+
+class Acker:
+    """Ends deliveries well. One that cannot be acknowledged is let go, and will run again."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        keys: QueueKeys,
+        config: ConsumerConfig,
+        leases: Leases,
+        clock: Clock,
+    ) -> None:
+        """Flushes begin with `gatherer.start`."""
+        self._connection = connection
+        self._keys = keys
+        self._group = config.group
+        self._leases = leases
+        self._clock = clock
+        self._events_cap = config.events_max_stream_len if config.events_enabled else 0
+        self._keeping = ResultKeeping()
+        if config.store_results:
+            # The outcome outlives the value, so that "expired" can be told from "unknown".
+            self._keeping = ResultKeeping(config.result_ttl_secs, 2 * config.result_ttl_secs)
+        self.gatherer: Gatherer[Completion] = Gatherer(
+            "acker", self._flush, most=config.ack_batch, flights=_FLIGHTS
+        )
+
+    def add(self, completion: Completion) -> None:
+        """Acknowledge with the next batch."""
+        self.gatherer.add(completion)
+
+    async def _flush(self, batch: list[Completion]) -> None:
+        try:
+            server = self._connection.server or await self._connection.ready()
+            removed = await self._connection.run(
+                stream.complete(
+                    self._keys,
+                    self._group,
+                    batch,
+                    has_xackdel=server.has_xackdel,
+                    keeping=self._keeping,
+                    telling=Telling(self._clock.now_ms(), self._events_cap),
+                )
+            )
+            late = removed.count(False)
+            if late:
+                log.info("%d completed jobs had been settled by another worker", late,
+                         extra={"queue": self._keys.name})  # fmt: skip
+        except ChasquiError as error:
+            log.error(  # noqa: TRY400 -- the error says it all
+                "%d completed jobs could not be acknowledged and will run again: %s",
+                len(batch), error, extra={"queue": self._keys.name},
+            )  # fmt: skip
+        finally:
+            for each in batch:
+                self._leases.drop(each.entry_id)

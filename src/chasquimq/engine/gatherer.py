@@ -1,0 +1,96 @@
+"""Gathers what happens within a turn of the event loop and hands it on in batches.
+
+The one way in which the engine writes to the server on behalf of jobs: acknowledgements,
+relocations, events and adds all go through a gatherer. While a batch is on its way the next one
+grows, so batches are as large as the server is slow and as small as latency allows; nobody waits on
+a timer.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from itertools import islice
+from typing import Generic, TypeVar
+
+log = logging.getLogger("chasquimq.engine")
+T = TypeVar("T")
+
+
+class Gatherer(Generic[T]):
+    """Takes items one by one, gives them to `flush` in lists of at most `most`.
+
+    `flights` batches may be on their way at the same time, so order holds within a batch only,
+    unless `flights` is 1. `flush` must deal with its own errors; one that escapes is logged and
+    costs only its batch.
+    """
+
+    def __init__(
+        self, name: str, flush: Callable[[list[T]], Awaitable[None]], *, most: int, flights: int
+    ) -> None:
+        """Nothing runs before `start`."""
+        self._name = name
+        self._flush = flush
+        self._most = most
+        self._flights = flights
+        self._items: deque[T] = deque()
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._is_ending = False
+
+    def __repr__(self) -> str:
+        """Show how much waits."""
+        return f"<Gatherer {self._name}, {len(self._items)} waiting>"
+
+    def __len__(self) -> int:
+        """How many items wait for a flight."""
+        return len(self._items)
+
+    def add(self, item: T) -> None:
+        """Take an item; it leaves with all others of this turn."""
+        self._items.append(item)
+        if self._idle:
+            waiter = self._idle.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def start(self) -> None:
+        """Begin to flush. Starting twice is harmless."""
+        if not self._tasks:
+            self._is_ending = False
+            loop = asyncio.get_running_loop()
+            self._tasks = [
+                loop.create_task(self._fly(), name=f"{self._name}-{n}")
+                for n in range(self._flights)
+            ]
+
+    async def end(self) -> None:
+        """Flush what is left and stop. Returns when nothing is on its way."""
+        self._is_ending = True
+        while self._idle:
+            waiter = self._idle.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+        tasks, self._tasks = self._tasks, []
+        await asyncio.gather(*tasks)
+
+    async def _fly(self) -> None:
+        items = self._items
+        while True:
+            while not items:
+                if self._is_ending:
+                    return
+                waiter = asyncio.get_running_loop().create_future()
+                self._idle.append(waiter)
+                await waiter
+            if len(items) <= self._most:
+                batch = list(items)
+                items.clear()
+            else:
+                batch = list(islice(items, self._most))
+                for _ in batch:
+                    items.popleft()
+            try:
+                await self._flush(batch)
+            except Exception:
+                log.exception("%s: a batch of %d was not written", self._name, len(batch))

@@ -1,0 +1,125 @@
+"""Keeps the leases of deliveries that are in flight, from a thread of its own.
+
+A thread, because a handler that blocks the event loop must not lose its job to another worker.
+Renewal is owner-checked (`renew.lua`): a delivery that another worker has taken over is never
+stolen back. Only deliveries older than a third of the lease are renewed, so fast jobs cost nothing
+but an entry in a dict.
+"""
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from chasquimq.broker import stream
+from chasquimq.clock import Clock
+from chasquimq.errors import ChasquiError
+
+if TYPE_CHECKING:
+    from chasquimq.broker.blocking import BlockingConnection
+    from chasquimq.wire.keys import QueueKeys
+
+log = logging.getLogger("chasquimq.engine")
+
+# Entries renewed by one call; bounds how long the server is busy with it.
+_CHUNK = 500
+
+
+class Leases:
+    """The entries this consumer holds, each with the instant its lease was last fresh."""
+
+    def __init__(
+        self,
+        connection: "BlockingConnection",
+        keys: "QueueKeys",
+        *,
+        group: str,
+        consumer: str,
+        lease_ms: int,
+        clock: Clock,
+    ) -> None:
+        """The thread begins with `start`."""
+        self._connection = connection
+        self._keys = keys
+        self._group = group
+        self._consumer = consumer
+        self._interval_us = lease_ms * 1_000 // 3
+        self._clock = clock
+        # Shared between the event loop and the thread; single operations on a dict are atomic. The
+        # thread changes the instant inside its cell and never inserts, so that an entry which is
+        # dropped while it is being renewed stays dropped.
+        self._held: dict[bytes, list[int]] = {}
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.renewals = 0
+
+    def __repr__(self) -> str:
+        """Show how many are held."""
+        return f"<Leases {self._consumer}, {len(self._held)} held>"
+
+    def __contains__(self, entry_id: bytes) -> bool:
+        """Whether this consumer has the entry in hand."""
+        return entry_id in self._held
+
+    def __len__(self) -> int:
+        """How many deliveries are in flight."""
+        return len(self._held)
+
+    def take(self, entry_id: bytes) -> None:
+        """A delivery was read just now."""
+        self._held[entry_id] = [self._clock.monotonic_us()]
+
+    def drop(self, entry_id: bytes) -> None:
+        """A delivery was settled, handed back or given up: let its lease run out."""
+        self._held.pop(entry_id, None)
+
+    def held(self) -> set[bytes]:
+        """The entries in hand."""
+        return set(self._held)
+
+    def start(self) -> None:
+        """Begin to renew."""
+        self._thread = threading.Thread(
+            target=self._run, name=f"chasquimq-leases-{self._consumer}", daemon=True
+        )
+        self._thread.start()
+
+    def end(self) -> None:
+        """Stop renewing; returns when the thread is gone."""
+        self._stop.set()
+        self._connection.close()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def step(self) -> int:
+        """Renew every lease that is older than a third of its time; returns how many were tried."""
+        now = self._clock.monotonic_us()
+        old = [(each, cell) for each, cell in list(self._held.items()) if self._is_old(cell, now)]
+        for at in range(0, len(old), _CHUNK):
+            chunk = old[at : at + _CHUNK]
+            entry_ids = [entry_id for entry_id, _ in chunk]
+            call = stream.renew(self._keys, self._group, self._consumer, entry_ids)
+            gone = self._connection.run(call)
+            lost = set(gone)
+            for entry_id, cell in chunk:
+                if entry_id not in lost:
+                    cell[0] = now
+                elif self._held.pop(entry_id, None) is not None:
+                    log.warning("the lease of entry %s was lost to another worker",
+                                entry_id.decode(), extra={"queue": self._keys.name})  # fmt: skip
+            self.renewals += len(chunk) - len(lost)
+        return len(old)
+
+    def _is_old(self, cell: list[int], now: int) -> bool:
+        return now - cell[0] >= self._interval_us
+
+    def _run(self) -> None:
+        # Looking twice per interval keeps every lease younger than half of its time.
+        pause_s = self._interval_us / 2_000_000
+        while not self._stop.wait(pause_s):
+            try:
+                self.step()
+            except ChasquiError as error:
+                if not self._stop.is_set():
+                    log.warning("leases could not be renewed: %s", error,
+                                extra={"queue": self._keys.name})  # fmt: skip

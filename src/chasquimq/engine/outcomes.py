@@ -1,0 +1,108 @@
+"""Pure: what is kept of a job, and where it is, turned into how it ended."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from chasquimq.broker.results import OUTCOME_FAILED, OUTCOME_NOTHING, Kept
+from chasquimq.errors import DecodeError, WaitForResultTimeoutError
+from chasquimq.wire.codec import unpack
+from chasquimq.wire.event import EventName, QueueEvent
+
+
+class OutcomeStatus(StrEnum):
+    """How a job stands, for someone who waits for it."""
+
+    PENDING = "pending"
+    OK = "ok"
+    FAILED = "failed"
+    EXPIRED = "expired"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class JobResult:
+    """How a job ended, if it did.
+
+    `value` is what the handler returned, where `status` is ok. `reason` and `error` say why, where
+    it is failed. Expired means that it completed and its value is not kept any more; unknown, that
+    there is no trace of it: it never was, or ended under a worker that stores nothing.
+    """
+
+    status: OutcomeStatus
+    value: Any = None
+    reason: str | None = None
+    error: str | None = None
+    is_stored: bool = True
+    """False if the job completed under a worker that stores no results."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing more will come."""
+        return self.status not in (OutcomeStatus.PENDING, OutcomeStatus.UNKNOWN)
+
+
+def from_kept(kept: Kept) -> JobResult:
+    """What the kept bytes say; unknown if there are none."""
+    if kept.value is not None:
+        return JobResult(OutcomeStatus.OK, unpack(kept.value))
+    if kept.outcome is None:
+        return JobResult(OutcomeStatus.UNKNOWN)
+    if kept.outcome == OUTCOME_NOTHING:
+        return JobResult(OutcomeStatus.OK)
+    if kept.outcome.startswith(OUTCOME_FAILED):
+        try:
+            reason, error = unpack(kept.outcome[len(OUTCOME_FAILED) :])
+        except (DecodeError, ValueError, TypeError):
+            reason, error = "unknown", ""
+        return JobResult(OutcomeStatus.FAILED, reason=str(reason), error=str(error))
+    return JobResult(OutcomeStatus.EXPIRED)
+
+
+class WaitedJob:
+    """What the events of a job that is waited for have told so far."""
+
+    __slots__ = ("error", "has_completed", "reason")
+
+    def __init__(self) -> None:
+        """Nothing is known yet."""
+        self.has_completed = False
+        self.reason: str | None = None
+        """Why it was dead-lettered, once it was."""
+        self.error = ""
+        """What its handler raised last."""
+
+    def take(self, event: QueueEvent) -> bool:
+        """Note what an event says; True if the job has ended."""
+        match event.name:
+            case EventName.COMPLETED:
+                self.has_completed = True
+            case EventName.DLQ:
+                self.reason = str(event.fields.get("reason", ""))
+            case EventName.FAILED:
+                self.error = str(event.fields.get("reason", ""))
+                return False
+            case _:
+                return False
+        return True
+
+
+def conclude(kept: Kept, job: WaitedJob) -> JobResult | None:
+    """How a job that is waited for has ended, None if it has not. What is kept beats events."""
+    result = from_kept(kept)
+    if result.is_settled:
+        return result
+    if job.reason is not None:
+        return JobResult(OutcomeStatus.FAILED, reason=job.reason, error=job.error)
+    if job.has_completed:
+        return JobResult(OutcomeStatus.OK, is_stored=False)
+    return None
+
+
+def too_late(job_id: str, timeout_s: float) -> WaitForResultTimeoutError:
+    """The error for a job that has not ended in time."""
+    msg = (
+        f"job {job_id} has not ended after {timeout_s:g} s; it may still run. "
+        "Its value can only be read if the worker has store_results=True"
+    )
+    return WaitForResultTimeoutError(msg)

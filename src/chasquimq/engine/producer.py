@@ -1,0 +1,319 @@
+"""`Producer`: adds jobs over asyncio; `SyncProducer`: the same without an event loop.
+
+Both drive the steps of `producing.py`. The asyncio one joins what many tasks add within one turn of
+the event loop into one call.
+"""
+
+import asyncio
+import time
+import weakref
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from chasquimq.broker import events
+from chasquimq.broker.blocking import BlockingConnection
+from chasquimq.broker.call import Call, Steps
+from chasquimq.broker.connection import Connection
+from chasquimq.broker.options import ConnectionOptions
+from chasquimq.broker.url import Target
+from chasquimq.clock import SYSTEM_CLOCK, Clock
+from chasquimq.config import ProducerConfig
+from chasquimq.engine.outcomes import JobResult, WaitedJob, conclude, too_late
+from chasquimq.engine.producing import Order, Producing, Wish
+from chasquimq.engine.watcher import Watcher
+from chasquimq.errors import QueueFullError
+
+T = TypeVar("T")
+
+_FULL_PAUSE_S = 0.02
+_LONGEST_FULL_PAUSE_S = 0.5
+# Immediate adds that are joined into one call, at most.
+_JOINED = 500
+# Without events a waiter looks ever less often, up to this many poll intervals.
+_LONGEST_POLLS = 5
+
+
+class Producer:
+    """Adds to one queue. Usable from several event loops, each gets a connection of its own."""
+
+    def __init__(
+        self,
+        target: Target,
+        config: ProducerConfig,
+        *,
+        options: ConnectionOptions | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        """Nothing is connected before the first call."""
+        self._target = target
+        self._options = options or ConnectionOptions()
+        self.producing = Producing(config, clock)
+        self._homes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Home] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    def __repr__(self) -> str:
+        """Show the queue and where it is."""
+        return f"<Producer {self.producing.keys.name} at {self._target.safe_text}>"
+
+    async def add(self, wishes: Sequence[Wish]) -> list[tuple[Order, bool]]:
+        """Add jobs; each with whether its id was taken already.
+
+        All are checked before any is sent. Immediate jobs are added all or none; a full queue
+        raises `QueueFullError`, at once or, with `overflow="wait"`, after the timeout.
+        """
+        orders = self.producing.prepare(wishes)
+        home = self._home()
+        if len(orders) == 1 and not orders[0].is_delayed and not orders[0].is_unique:
+            await self._patiently(lambda: home.add_one(orders[0]))
+            return [(orders[0], False)]
+        if not orders:
+            return []
+        flags: list[bool] = await self._patiently(lambda: home.drive(self.producing.add(orders)))
+        return list(zip(orders, flags, strict=True))
+
+    async def drive(self, steps: Steps[T]) -> T:
+        """Carry out steps on this loop's connection."""
+        return await self._home().drive(steps)
+
+    async def run(self, call: Call[T]) -> T:
+        """Carry out one call on this loop's connection."""
+        return await self._home().connection.run(call)
+
+    def connection(self) -> Connection:
+        """This loop's connection, for those who want a sibling of it."""
+        return self._home().connection
+
+    async def wait_for_result(self, job_id: str, *, timeout_s: float, poll_s: float) -> JobResult:
+        """How the job ended; `WaitForResultTimeoutError` if it has not within `timeout_s`.
+
+        A settled result, or one of status ok without a value if the worker stores none.
+        """
+        watcher = self._home().watcher()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        waiter = await watcher.add(job_id)
+        pause_s = poll_s
+        try:
+            while True:
+                kept = await self.drive(self.producing.read_results([job_id]))
+                result = conclude(kept[0], waiter.job)
+                if result is not None:
+                    return result
+                left_s = deadline - loop.time()
+                if left_s <= 0:
+                    raise too_late(job_id, timeout_s)
+                await waiter.hint(min(pause_s, left_s))
+                pause_s = min(_LONGEST_POLLS * poll_s, 2 * pause_s)
+        finally:
+            watcher.remove(job_id, waiter)
+
+    async def close(self) -> None:
+        """Drop the connection of this loop. A later call opens another."""
+        home = self._homes.pop(asyncio.get_running_loop(), None)
+        if home is not None:
+            await home.close()
+
+    def _home(self) -> "_Home":
+        loop = asyncio.get_running_loop()
+        home = self._homes.get(loop)
+        if home is None:
+            keys = self.producing.keys
+            connection = Connection(self._target, self._options, slot_key=keys.tag)
+            home = self._homes[loop] = _Home(connection, self.producing)
+        return home
+
+    async def _patiently(self, attempt: Any) -> Any:  # noqa: ANN401 -- what `attempt` gives
+        """Try once; with `overflow="wait"` again and again while the queue is full."""
+        config = self.producing.config
+        if config.overflow != "wait":
+            return await attempt()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + config.overflow_timeout_ms / 1_000
+        pause_s = _FULL_PAUSE_S
+        while True:
+            try:
+                return await attempt()
+            except QueueFullError:
+                if loop.time() + pause_s > deadline:
+                    raise
+            await asyncio.sleep(pause_s)
+            pause_s = min(_LONGEST_FULL_PAUSE_S, 2 * pause_s)
+
+
+class _Home:
+    """A producer's life on one event loop: its connection, and the adds of this turn."""
+
+    def __init__(self, connection: Connection, producing: Producing) -> None:
+        self.connection = connection
+        self._producing = producing
+        self._fresh: list[tuple[Order, asyncio.Future[None]]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._in_flight = 0
+        self._watcher: Watcher | None = None
+
+    async def drive(self, steps: Steps[T]) -> T:
+        if self._producing.server is None:
+            self._producing.server = await self.connection.ready()
+        await self.connection.wait_writable()
+        try:
+            call = next(steps)
+            while True:
+                try:
+                    answer = await self.connection.run(call)
+                except Exception as error:  # noqa: BLE001 -- the steps decide
+                    call = steps.throw(error)
+                else:
+                    call = steps.send(answer)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+
+    async def add_one(self, order: Order) -> None:
+        """Add an immediate job: alone if none is on its way, else with this turn's others."""
+        if self._in_flight == 0 and not self._fresh:
+            self._in_flight += 1
+            try:
+                if not await self.drive(self._producing.add_as_many_as_fit([order])):
+                    raise self._producing.full(1)
+            finally:
+                self._in_flight -= 1
+            return
+        loop = asyncio.get_running_loop()
+        added = loop.create_future()
+        self._fresh.append((order, added))
+        if len(self._fresh) == 1:
+            loop.call_soon(self._send_fresh)
+        await added
+
+    def _send_fresh(self) -> None:
+        batch, self._fresh = self._fresh, []
+        for at in range(0, len(batch), _JOINED):
+            task = asyncio.get_running_loop().create_task(self._flush(batch[at : at + _JOINED]))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _flush(self, batch: list[tuple[Order, asyncio.Future[None]]]) -> None:
+        self._in_flight += 1
+        try:
+            orders = [order for order, _ in batch]
+            count = await self.drive(self._producing.add_as_many_as_fit(orders))
+        except Exception as error:  # noqa: BLE001 -- told to every caller
+            for _, added in batch:
+                if not added.done():
+                    added.set_exception(error)
+            return
+        finally:
+            self._in_flight -= 1
+        for position, (_, added) in enumerate(batch):
+            if added.done():
+                continue
+            if position < count:
+                added.set_result(None)
+            else:
+                added.set_exception(self._producing.full(1))
+
+    def watcher(self) -> Watcher:
+        if self._watcher is None:
+            self._watcher = Watcher(self.connection.sibling(), self._producing.keys)
+        return self._watcher
+
+    async def close(self) -> None:
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        if self._watcher is not None:
+            await self._watcher.close()
+        await self.connection.close()
+
+
+class SyncProducer:
+    """Adds to one queue without an event loop; threads may share it, forked children too."""
+
+    def __init__(
+        self,
+        target: Target,
+        config: ProducerConfig,
+        *,
+        options: ConnectionOptions | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        """Nothing is connected before the first call."""
+        self._target = target
+        self._options = options or ConnectionOptions()
+        self.producing = Producing(config, clock)
+        self._connection = self.sibling()
+
+    def __repr__(self) -> str:
+        """Show the queue and where it is."""
+        return f"<SyncProducer {self.producing.keys.name} at {self._target.safe_text}>"
+
+    def sibling(self) -> BlockingConnection:
+        """Another connection to the same place, for calls that block."""
+        return BlockingConnection(self._target, self._options, slot_key=self.producing.keys.tag)
+
+    def add(self, wishes: Sequence[Wish]) -> list[tuple[Order, bool]]:
+        """Add jobs, as `Producer.add` does."""
+        orders = self.producing.prepare(wishes)
+        if not orders:
+            return []
+        config = self.producing.config
+        deadline = time.monotonic() + config.overflow_timeout_ms / 1_000
+        pause_s = _FULL_PAUSE_S
+        while True:
+            try:
+                return list(zip(orders, self.drive(self.producing.add(orders)), strict=True))
+            except QueueFullError:
+                if config.overflow != "wait" or time.monotonic() + pause_s > deadline:
+                    raise
+            time.sleep(pause_s)
+            pause_s = min(_LONGEST_FULL_PAUSE_S, 2 * pause_s)
+
+    def drive(self, steps: Steps[T]) -> T:
+        """Carry out steps."""
+        if self.producing.server is None:
+            self.producing.server = self._connection.ready()
+        try:
+            call = next(steps)
+            while True:
+                try:
+                    answer = self._connection.run(call)
+                except Exception as error:  # noqa: BLE001 -- the steps decide
+                    call = steps.throw(error)
+                else:
+                    call = steps.send(answer)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+
+    def run(self, call: Call[T]) -> T:
+        """Carry out one call."""
+        return self._connection.run(call)
+
+    def wait_for_result(self, job_id: str, *, timeout_s: float, poll_s: float) -> JobResult:
+        """How the job ended, as `Producer.wait_for_result` tells it."""
+        deadline = time.monotonic() + timeout_s
+        waiter = WaitedJob()
+        connection = self.sibling()
+        try:
+            after = connection.run(events.last_id(self.producing.keys))
+            while True:
+                kept = self.drive(self.producing.read_results([job_id]))
+                result = conclude(kept[0], waiter)
+                if result is not None:
+                    return result
+                left_s = deadline - time.monotonic()
+                if left_s <= 0:
+                    raise too_late(job_id, timeout_s)
+                block_ms = max(1, int(min(_LONGEST_POLLS * poll_s, left_s) * 1_000))
+                read = events.read(self.producing.keys, after=after, count=1_000, block_ms=block_ms)
+                for event in connection.run(read):
+                    after = event.event_id
+                    if event.job_id == job_id:
+                        waiter.take(event)
+        finally:
+            connection.close()
+
+    def close(self) -> None:
+        """Drop the connection. A later call opens another."""
+        self._connection.close()
+        self._connection.reopen()

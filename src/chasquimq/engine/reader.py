@@ -1,0 +1,242 @@
+"""Reads batches into free slots, new entries and those whose lease ran out.
+
+It asks for as many entries as there are free slots, and for a few more while handlers are fast:
+about what the slots would finish in 50 ms. So a worker with slow handlers hoards nothing that
+another could be running, and one with fast handlers never waits for the server.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from chasquimq.broker import stream
+from chasquimq.broker.call import Call
+from chasquimq.broker.connection import Connection
+from chasquimq.broker.stream import Delivery
+from chasquimq.clock import Clock
+from chasquimq.config import ConsumerConfig
+from chasquimq.engine.admission import Run, Unfit, admit
+from chasquimq.engine.executor import Executor
+from chasquimq.engine.leases import Leases
+from chasquimq.engine.role import Role
+from chasquimq.engine.teller import Teller
+from chasquimq.errors import ChasquiError, ConfigError, ServerReplyError
+from chasquimq.metrics import ReaderBatch, report
+from chasquimq.wire.keys import QueueKeys
+
+log = logging.getLogger("chasquimq.engine")
+
+_AHEAD_S = 0.05
+# Entries read ahead that found no slot for this long go back to the group.
+_STALE_S = 1.0
+# Where the server cannot claim within a read we look for expired leases this often, at most.
+_CLAIM_EVERY_MS = 1_000
+
+
+class Reader(Role):
+    """The only one who takes entries from the stream."""
+
+    name = "reader"
+
+    def __init__(  # noqa: PLR0913 -- the roles it works with
+        self,
+        connection: Connection,
+        keys: QueueKeys,
+        config: ConsumerConfig,
+        *,
+        executor: Executor,
+        leases: Leases,
+        teller: Teller,
+        clock: Clock,
+        on_unfit: Callable[[Unfit], None],
+    ) -> None:
+        """`connection` is the reader's own: it blocks on it."""
+        self.connection = connection
+        self._keys = keys
+        self._config = config
+        self._executor = executor
+        self._leases = leases
+        self._teller = teller
+        self._clock = clock
+        self._on_unfit = on_unfit
+        self._reconnects = 0
+        self._had_entries = False
+        self._claimed_at_us = 0
+        self._ahead = 0
+        self._rate_mark = (0, clock.monotonic_us())
+        self._is_blocked = False
+        self.last_read_us = 0
+
+    def __repr__(self) -> str:
+        """Show live state."""
+        return f"<Reader {self._keys.name} {self._config.consumer_id}, {self._executor}>"
+
+    async def join(self) -> None:
+        """Create the group if need be; a queue that another group reads is refused."""
+        other = await self.connection.run(stream.join(self._keys, self._config.group))
+        if other:
+            msg = (
+                f"queue {self._keys.name!r} is read by group {other!r}: two groups on one queue "
+                f"would lose jobs; use group={other!r}, or destroy that group first"
+            )
+            raise ConfigError(msg)
+
+    async def step(self) -> float:
+        """Wait for room, read once, and hand on what came."""
+        room = await self._room()
+        if room <= 0:
+            return 0
+        try:
+            deliveries = await self._read(room)
+        except ServerReplyError as error:
+            if error.kind != "NOGROUP":
+                raise
+            log.warning("the group of queue %s is gone; creating it again", self._keys.name)
+            await self.join()
+            return 0
+        if self.connection.reconnects != self._reconnects:
+            self._reconnects = self.connection.reconnects
+            await self.return_strays(besides=deliveries)
+        self.last_read_us = self._clock.monotonic_us()
+        self._hand_on(deliveries)
+        return 0
+
+    async def unblock(self) -> None:
+        """End a read that is blocked on the server, so that a stop need not wait for it."""
+        server = self.connection.server
+        if self._is_blocked and server is not None and server.client_id:
+            helper = self.connection.sibling()
+            try:
+                await helper.run(stream.unblock(server.client_id))
+            except ChasquiError as error:
+                log.debug("the reader could not be unblocked: %s", error)
+            finally:
+                await helper.close()
+
+    async def return_strays(self, besides: list[Delivery]) -> None:
+        """Hand back entries that are ours by the server's book but never reached us.
+
+        They were in a reply that got lost with its connection. Without this they would wait for
+        their lease to run out, and count as a run that never was.
+        """
+        in_hand = self._leases.held() | {each.entry_id for each in besides}
+        pending = await self.connection.run(
+            stream.pending(self._keys, self._config.group, self._config.consumer_id)
+        )
+        strays = [each for each in pending if each.entry_id not in in_hand]
+        if strays:
+            log.info("handing back %d deliveries lost with a connection", len(strays))
+            await self.connection.run(self.hand_back_call(strays))
+
+    def hand_back_call(self, deliveries: list[Delivery]) -> Call[int]:
+        """The call that gives unstarted deliveries to whoever reads next."""
+        return stream.hand_back(
+            self._keys,
+            self._config.group,
+            self._config.consumer_id,
+            deliveries,
+            idle_ms=2 * self._config.claim_min_idle_ms,
+        )
+
+    async def _room(self) -> int:
+        """How many entries to ask for; waits for room, 0 when it has waited in vain."""
+        executor = self._executor
+        self._look_ahead()
+        room = executor.free + self._ahead
+        if room >= max(1, self._ahead // 2):
+            return room
+        try:
+            async with asyncio.timeout(_STALE_S):
+                await executor.changed()
+        except TimeoutError:
+            if executor.waiting and executor.free <= 0:
+                await self._return_stale()
+        return 0
+
+    async def _return_stale(self) -> None:
+        self._ahead = 0
+        stale = [run.delivery for run in self._executor.take_waiting()]
+        await self.connection.run(self.hand_back_call(stale))
+        for each in stale:
+            self._leases.drop(each.entry_id)
+
+    def _look_ahead(self) -> None:
+        """Set how much to read beyond the free slots, from how fast jobs finish."""
+        finished, since = self._rate_mark
+        now = self._clock.monotonic_us()
+        if now - since < _AHEAD_S * 1_000_000:
+            return
+        rate = (self._executor.finished - finished) / (now - since) * 1_000_000
+        self._rate_mark = (self._executor.finished, now)
+        self._ahead = min(self._config.batch, int(rate * _AHEAD_S))
+
+    async def _read(self, room: int) -> list[Delivery]:
+        config = self._config
+        server = self.connection.server or await self.connection.ready()
+        block_ms = config.block_ms
+        claim_ms: int | None = config.claim_min_idle_ms
+        if not server.has_claim:
+            claimed = await self._claim(room)
+            if claimed:
+                return claimed
+            claim_ms = None
+            block_ms = min(block_ms, self._claim_pause_ms())
+        self._is_blocked = True
+        try:
+            return await self.connection.run(
+                stream.read(
+                    self._keys,
+                    config.group,
+                    config.consumer_id,
+                    count=room,
+                    block_ms=block_ms,
+                    claim_min_idle_ms=claim_ms,
+                )
+            )
+        finally:
+            self._is_blocked = False
+
+    def _claim_pause_ms(self) -> int:
+        return max(1, min(_CLAIM_EVERY_MS, self._config.claim_min_idle_ms // 3))
+
+    async def _claim(self, room: int) -> list[Delivery]:
+        now = self._clock.monotonic_us()
+        if now - self._claimed_at_us < self._claim_pause_ms() * 1_000:
+            return []
+        claimed = await self.connection.run(
+            stream.claim(
+                self._keys,
+                self._config.group,
+                self._config.consumer_id,
+                min_idle_ms=self._config.claim_min_idle_ms,
+                count=room,
+            )
+        )
+        if len(claimed) < room:
+            self._claimed_at_us = now
+        return claimed
+
+    def _hand_on(self, deliveries: list[Delivery]) -> None:
+        if not deliveries:
+            if self._had_entries:
+                self._had_entries = False
+                self._teller.drained()
+            return
+        self._had_entries = True
+        reclaimed = sum(1 for each in deliveries if each.deliveries)
+        report(self._config.metrics.reader_batch, ReaderBatch(len(deliveries), reclaimed))
+        leases, config = self._leases, self._config
+        for delivery in deliveries:
+            if delivery.entry_id in leases:
+                # Our own lease ran out while the job is still running here: it is not run twice.
+                continue
+            leases.take(delivery.entry_id)
+            fit = admit(
+                delivery,
+                max_payload_bytes=config.max_payload_bytes,
+                max_attempts=config.max_attempts,
+            )
+            if isinstance(fit, Run):
+                self._executor.submit(fit)
+            else:
+                self._on_unfit(fit)

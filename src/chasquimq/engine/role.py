@@ -1,0 +1,51 @@
+"""The shape of a role: `step()` does a unit of work without waiting, `run(stop)` repeats it.
+
+Starting a role twice is a mistake of ours; stopping one that has ended is harmless; `run` returns
+when the role has truly ended. An error of the server never ends a role: it is logged once per
+streak, and the role goes on, ever more slowly, until the server is back.
+"""
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from contextlib import suppress
+
+from chasquimq.errors import ChasquiError, ConfigError, ServerTooOldError
+
+log = logging.getLogger("chasquimq.engine")
+
+_FIRST_PAUSE_S = 0.05
+_LONGEST_PAUSE_S = 2.0
+
+
+class Role(ABC):
+    """A part of the engine that repeats a step until it is told to stop."""
+
+    name = "role"
+
+    @abstractmethod
+    async def step(self) -> float:
+        """Do one unit of work; return how many seconds may pass before the next is needed."""
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Repeat `step` until `stop` is set."""
+        failures = 0
+        while not stop.is_set():
+            try:
+                pause_s = await self.step()
+                failures = 0
+            except (ConfigError, ServerTooOldError):
+                raise
+            except ChasquiError as error:
+                failures += 1
+                pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** min(failures - 1, 10))
+                level = logging.WARNING if failures == 1 else logging.DEBUG
+                log.log(level, "%s: %s; trying again", self.name, error)
+            if pause_s > 0:
+                await self.wait(stop, pause_s)
+
+    async def wait(self, stop: asyncio.Event, seconds: float) -> None:
+        """Let time pass, or less if there is a reason; the stop always is one."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await stop.wait()

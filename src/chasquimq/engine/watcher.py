@@ -1,0 +1,110 @@
+"""Watches the events stream for jobs that somebody in this process waits for.
+
+One reader for any number of waiters, alive only while there are some. An event is a hint to look
+again, never the answer itself: waiters also look now and then without one, because events are best
+effort and a worker may have them turned off.
+"""
+
+import asyncio
+import logging
+from contextlib import suppress
+
+from chasquimq.broker import events
+from chasquimq.broker.connection import Connection
+from chasquimq.engine.outcomes import WaitedJob
+from chasquimq.errors import ChasquiError
+from chasquimq.wire.event import QueueEvent
+from chasquimq.wire.keys import QueueKeys
+
+log = logging.getLogger("chasquimq.engine")
+
+_BLOCK_MS = 2_000
+_COUNT = 1_000
+
+
+class Waiter:
+    """One job somebody waits for."""
+
+    def __init__(self) -> None:
+        """Nothing is known yet."""
+        self.job = WaitedJob()
+        self._hint = asyncio.Event()
+
+    async def hint(self, timeout_s: float) -> None:
+        """Return when an event ended the job, or after a while without one."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._hint.wait()
+        self._hint.clear()
+
+    def take(self, event: QueueEvent) -> None:
+        """Note what an event says."""
+        if self.job.take(event):
+            self._hint.set()
+
+
+class Watcher:
+    """Reads events while someone waits."""
+
+    def __init__(self, connection: Connection, keys: QueueKeys) -> None:
+        """`connection` is the watcher's own: it blocks on it."""
+        self._connection = connection
+        self._keys = keys
+        self._waiters: dict[str, set[Waiter]] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._position: asyncio.Future[None] | None = None
+
+    async def add(self, job_id: str) -> Waiter:
+        """Begin to watch a job. Events from before this call returned may be missed: look once."""
+        waiter = Waiter()
+        self._waiters.setdefault(job_id, set()).add(waiter)
+        if self._task is None:
+            loop = asyncio.get_running_loop()
+            self._position = loop.create_future()
+            self._task = loop.create_task(self._watch(self._position), name="watcher")
+        assert self._position is not None  # noqa: S101 -- made with the task
+        await asyncio.shield(self._position)
+        return waiter
+
+    def remove(self, job_id: str, waiter: Waiter) -> None:
+        """Stop watching."""
+        waiters = self._waiters.get(job_id, set())
+        waiters.discard(waiter)
+        if not waiters:
+            self._waiters.pop(job_id, None)
+        if not self._waiters and self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    async def close(self) -> None:
+        """Stop; waiters go on looking by themselves."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+        await self._connection.close()
+
+    async def _watch(self, positioned: "asyncio.Future[None]") -> None:
+        after: str | None = None
+        try:
+            while True:
+                try:
+                    if after is None:
+                        after = await self._connection.run(events.last_id(self._keys))
+                        positioned.set_result(None)
+                    batch = await self._connection.run(
+                        events.read(self._keys, after=after, count=_COUNT, block_ms=_BLOCK_MS)
+                    )
+                except ChasquiError as error:
+                    log.debug("events could not be read: %s", error)
+                    if not positioned.done():
+                        positioned.set_result(None)
+                    await asyncio.sleep(0.2)
+                    continue
+                for event in batch:
+                    after = event.event_id
+                    for waiter in self._waiters.get(event.job_id or "", ()):
+                        waiter.take(event)
+        finally:
+            if not positioned.done():
+                positioned.set_result(None)

@@ -1,0 +1,116 @@
+"""`QueueEvents`: the events stream of a queue as an async iterator."""
+
+import asyncio
+import logging
+from collections import deque
+from types import TracebackType
+from typing import Self
+
+from chasquimq.broker import events
+from chasquimq.broker.connection import Connection
+from chasquimq.broker.options import ConnectionOptions, CredentialProvider
+from chasquimq.broker.url import parse_url
+from chasquimq.errors import ChasquiError, ConfigError, ServerTooOldError, ShutdownError
+from chasquimq.wire.event import QueueEvent
+from chasquimq.wire.keys import QueueKeys
+
+log = logging.getLogger("chasquimq.events")
+
+_PAUSE_AFTER_ERROR_S = 0.2
+
+
+class QueueEvents:
+    """What happens in a queue, in any process.
+
+    Iterate to receive `QueueEvent` values. Events are kept up to a cap and written with best
+    effort: they are for watching, not for bookkeeping. A broken connection is waited out; reading
+    goes on after the last event seen.
+    """
+
+    def __init__(  # noqa: PLR0913 -- the documented arguments
+        self,
+        queue_name: str,
+        *,
+        redis_url: str | None = None,
+        last_event_id: str = "$",
+        block_ms: int = 5_000,
+        count: int = 100,
+        tls: bool = False,
+        credential_provider: CredentialProvider | None = None,
+    ) -> None:
+        """Start after `last_event_id`: `$` for new events only, `0` for all that are kept."""
+        for label, value in (("block_ms", block_ms), ("count", count)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                msg = f"{label} must be a whole number, 1 or more; got {value!r}"
+                raise ValueError(msg)
+        self._keys = QueueKeys(queue_name)
+        options = ConnectionOptions(credential_provider=credential_provider)
+        target = parse_url(redis_url, tls=tls)
+        self._connection = Connection(target, options, slot_key=self._keys.tag)
+        self._after = last_event_id
+        self._block_ms = block_ms
+        self._count = count
+        self._buffer: deque[QueueEvent] = deque()
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        """Show the queue and the place in its events."""
+        return f"<QueueEvents {self._keys.name} after {self._after}>"
+
+    async def wait_until_ready(self) -> None:
+        """Connect and fix the place to start from: every event after this is seen."""
+        if self._after == "$":
+            self._after = await self._connection.run(events.last_id(self._keys))
+        else:
+            await self._connection.ready()
+
+    def __aiter__(self) -> Self:
+        """The iterator itself."""
+        return self
+
+    async def __anext__(self) -> QueueEvent:
+        """The next event; ends when `close` is called."""
+        while not self._buffer:
+            if self._is_closed:
+                raise StopAsyncIteration
+            try:
+                await self._fill()
+            except ShutdownError:
+                raise StopAsyncIteration from None
+            except (ConfigError, ServerTooOldError):
+                raise
+            except ChasquiError as error:
+                if self._connection.server is None:
+                    raise
+                log.warning("events of %s cannot be read: %s", self._keys.name, error)
+                await asyncio.sleep(_PAUSE_AFTER_ERROR_S)
+        return self._buffer.popleft()
+
+    async def close(self) -> None:
+        """End the iteration and drop the connection. Idempotent."""
+        self._is_closed = True
+        self._buffer.clear()
+        await self._connection.close()
+
+    async def __aenter__(self) -> Self:
+        """Connect, so that no event after this is missed."""
+        await self.wait_until_ready()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close."""
+        await self.close()
+
+    async def _fill(self) -> None:
+        await self.wait_until_ready()
+        batch = await self._connection.run(
+            events.read(self._keys, after=self._after, count=self._count, block_ms=self._block_ms)
+        )
+        if batch:
+            self._after = batch[-1].event_id
+            self._buffer.extend(batch)

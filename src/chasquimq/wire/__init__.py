@@ -1,0 +1,1 @@
+"""What the bytes and names look like. Pure: no I/O, no clock, no asyncio."""

@@ -1,0 +1,144 @@
+"""`QueueKeys`: every Redis key of a queue, derived from its name under one hash tag.
+
+All keys of queue `Q` start with `{chasqui:Q}`. The braces are literal: they make the server hash
+only what is between them, so that a whole queue lives in one cluster slot, in reach of a script.
+Nothing is escaped, which is why a queue name may not contain braces itself.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+_SHOWN_CHARS = 64
+
+MAX_QUEUE_NAME_BYTES = 512
+"""Long enough for any name a person would type, short enough to keep keys cheap to send."""
+
+_FIXED_KEYS = {
+    "stream": b":stream",
+    "dlq": b":dlq",
+    "delayed": b":delayed",
+    "events": b":events",
+    "repeat": b":repeat",
+    "promoter_lock": b":promoter:lock",
+    "scheduler_lock": b":scheduler:lock",
+    "stalled_lock": b":stalled:lock",
+    "paused": b":paused",
+    "limiter": b":limiter",
+    "wake": b":wake",
+}
+
+
+def _fixed() -> Any:  # noqa: ANN401 - a dataclass field stands where its value will
+    return field(init=False, repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueKeys:
+    """The keys of one queue, as bytes ready to be sent; two are equal when the names are.
+
+    The attributes are the keys that exist once per queue. The methods give the keys that exist once
+    per job, spec or producer; ids may be `str` or `bytes` and are used as they are.
+
+    `wake`, `outcome` and `sent` are our own; all others are shared with the reference engine.
+    """
+
+    name: str
+    tag: bytes = _fixed()
+    stream: bytes = _fixed()
+    dlq: bytes = _fixed()
+    delayed: bytes = _fixed()
+    events: bytes = _fixed()
+    repeat: bytes = _fixed()
+    promoter_lock: bytes = _fixed()
+    scheduler_lock: bytes = _fixed()
+    stalled_lock: bytes = _fixed()
+    paused: bytes = _fixed()
+    limiter: bytes = _fixed()
+    wake: bytes = _fixed()
+
+    def __post_init__(self) -> None:
+        """Check the name, then derive every fixed key once."""
+        tag = f"{{chasqui:{validate_queue_name(self.name)}}}".encode()
+        object.__setattr__(self, "tag", tag)
+        for attribute, suffix in _FIXED_KEYS.items():
+            object.__setattr__(self, attribute, tag + suffix)
+
+    def result(self, job_id: str | bytes) -> bytes:
+        """The stored return value of a job."""
+        return self.tag + b":result:" + _as_bytes(job_id)
+
+    def outcome(self, job_id: str | bytes) -> bytes:
+        """How a job ended, for those who wait for it (ours)."""
+        return self.tag + b":outcome:" + _as_bytes(job_id)
+
+    def dedup_marker(self, job_id: str | bytes) -> bytes:
+        """The marker that makes a second add of the same id harmless."""
+        return self.tag + b":dlid:" + _as_bytes(job_id)
+
+    def delayed_index(self, job_id: str | bytes) -> bytes:
+        """The exact delayed-set member of a job, so that it can be cancelled by id."""
+        return self.tag + b":didx:" + _as_bytes(job_id)
+
+    def repeat_spec(self, spec_key: str | bytes) -> bytes:
+        """The hash that holds a recurring job's spec and its fire counter."""
+        return self.tag + b":repeat:spec:" + _as_bytes(spec_key)
+
+    def progress(self, job_id: str | bytes) -> bytes:
+        """How far a job says it is, 0 to 100."""
+        return self.tag + b":progress:" + _as_bytes(job_id)
+
+    def log(self, job_id: str | bytes) -> bytes:
+        """The lines a job logged, as a stream."""
+        return self.tag + b":log:" + _as_bytes(job_id)
+
+    def stalls(self, job_id: str | bytes) -> bytes:
+        """How often a job was found stalled."""
+        return self.tag + b":stalls:" + _as_bytes(job_id)
+
+    def sent(self, producer_id: str | bytes) -> bytes:
+        """What a producer has sent, so that a repeated request is recognised (ours)."""
+        return self.tag + b":sent:" + _as_bytes(producer_id)
+
+
+def validate_queue_name(name: str) -> str:
+    """The same name, if it can be one; else `TypeError` or `ValueError`."""
+    _check_is_text(name)
+    shown = repr(name if len(name) <= _SHOWN_CHARS else name[:_SHOWN_CHARS] + "...")
+    if not name.strip():
+        msg = f"queue name {shown} is blank: give the queue a name"
+        raise ValueError(msg)
+    if "{" in name or "}" in name:
+        msg = (
+            f"queue name {shown} contains a brace, which would break the cluster hash tag:"
+            " remove '{' and '}'"
+        )
+        raise ValueError(msg)
+    if any(_is_control(char) for char in name):
+        msg = f"queue name {shown} contains a control character: remove it"
+        raise ValueError(msg)
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        msg = f"queue name {shown} has a lone surrogate, not valid UTF-8: remove it"
+        raise ValueError(msg) from None
+    if size > MAX_QUEUE_NAME_BYTES:
+        msg = (
+            f"queue name {shown} takes {size} bytes in UTF-8, at most {MAX_QUEUE_NAME_BYTES} are"
+            " allowed: choose a shorter name"
+        )
+        raise ValueError(msg)
+    return name
+
+
+def _check_is_text(name: object) -> None:
+    if not isinstance(name, str):
+        msg = f"queue name must be a str, got {type(name).__name__}: pass the name as text"
+        raise TypeError(msg)
+
+
+def _is_control(char: str) -> bool:
+    return char < " " or "\x7f" <= char <= "\x9f"
+
+
+def _as_bytes(text: str | bytes) -> bytes:
+    return text.encode() if isinstance(text, str) else text

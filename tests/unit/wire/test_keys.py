@@ -1,0 +1,93 @@
+"""Every key of a queue, and which names a queue may have."""
+
+import dataclasses
+
+import pytest
+
+from chasquimq.wire.keys import QueueKeys, validate_queue_name
+
+KEYS = QueueKeys("emails")
+
+
+@pytest.mark.parametrize(
+    ("attribute", "suffix"),
+    [
+        ("tag", ""),
+        ("stream", ":stream"),
+        ("dlq", ":dlq"),
+        ("delayed", ":delayed"),
+        ("events", ":events"),
+        ("repeat", ":repeat"),
+        ("promoter_lock", ":promoter:lock"),
+        ("scheduler_lock", ":scheduler:lock"),
+        ("stalled_lock", ":stalled:lock"),
+        ("paused", ":paused"),
+        ("limiter", ":limiter"),
+        ("wake", ":wake"),
+    ],
+)
+def test_fixed_keys_are_the_hash_tag_and_a_suffix(attribute, suffix):
+    assert getattr(KEYS, attribute) == b"{chasqui:emails}" + suffix.encode()
+
+
+@pytest.mark.parametrize(
+    ("method", "infix"),
+    [
+        ("result", ":result:"),
+        ("outcome", ":outcome:"),
+        ("dedup_marker", ":dlid:"),
+        ("delayed_index", ":didx:"),
+        ("repeat_spec", ":repeat:spec:"),
+        ("progress", ":progress:"),
+        ("log", ":log:"),
+        ("stalls", ":stalls:"),
+        ("sent", ":sent:"),
+    ],
+)
+@pytest.mark.parametrize("given", ["a:1 é", "a:1 é".encode()])
+def test_keys_of_one_thing_end_in_its_id_as_it_is(method, infix, given):
+    assert getattr(KEYS, method)(given) == f"{{chasqui:emails}}{infix}a:1 é".encode()
+
+
+def test_keys_are_values_of_the_name_alone():
+    assert QueueKeys("emails") == KEYS
+    assert hash(QueueKeys("emails")) == hash(KEYS)
+    assert QueueKeys("Emails") != KEYS
+    assert repr(KEYS) == "QueueKeys(name='emails')"
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        KEYS.stream = b"other"
+
+
+@pytest.mark.parametrize("name", ["a", "emails:eu", "Größe 漢字", " padded ", "x" * 512, "é" * 256])
+def test_ordinary_names_are_accepted_as_they_are(name):
+    assert validate_queue_name(name) == name
+    assert QueueKeys(name).stream == f"{{chasqui:{name}}}:stream".encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "words"),
+    [
+        (None, TypeError, "must be a str, got NoneType"),
+        (b"emails", TypeError, "must be a str, got bytes"),
+        ("", ValueError, "'' is blank"),
+        (" \t ", ValueError, "is blank"),
+        ("a{b", ValueError, "'a{b' contains a brace"),
+        ("a}b", ValueError, "contains a brace"),
+        ("a\nb", ValueError, "control character"),
+        ("a\x7f", ValueError, "control character"),
+        ("a\x85b", ValueError, "control character"),
+        ("a\ud800", ValueError, "lone surrogate"),
+        ("é" * 257, ValueError, "takes 514 bytes in UTF-8, at most 512"),
+    ],
+)
+def test_other_names_are_refused_with_the_rule_they_break(name, error, words):
+    with pytest.raises(error, match=words):
+        validate_queue_name(name)
+    with pytest.raises(error, match=words):
+        QueueKeys(name)
+
+
+def test_a_long_name_is_not_shown_in_full():
+    with pytest.raises(ValueError, match="choose a shorter name") as caught:
+        validate_queue_name("x" * 100_000)
+    assert len(str(caught.value)) < 250
