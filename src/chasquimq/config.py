@@ -198,6 +198,38 @@ class PromoterConfig:
         )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerConfig:
+    """How recurring jobs are fired."""
+
+    queue_name: str = "default"
+    """Which queue."""
+    tick_interval_ms: int = 1_000
+    """The longest sleep; a window that comes sooner ends it."""
+    batch: int = 256
+    """Specs looked at in one step, at most."""
+    max_stream_len: int = 1_000_000
+    """Firing pauses while the stream holds this many; windows are then late, not lost."""
+    lock_ttl_secs: int = 5
+    """How long a silent leader keeps the lock."""
+    holder_id: str = field(default_factory=lambda: f"s-{uuid.uuid4()}")
+    """This scheduler's token, unique among live ones."""
+    events_enabled: bool = True
+    """Ours. Tell `waiting` for each fired job."""
+    events_max_stream_len: int = 100_000
+    """Ours. Cap of the events stream."""
+    metrics: MetricsSink = NO_METRICS
+    """Receiver of in-process reports."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work."""
+        _require_counts(
+            self,
+            "tick_interval_ms", "batch", "max_stream_len", "lock_ttl_secs", "events_max_stream_len",
+            least=1,
+        )  # fmt: skip
+
+
 def _require_counts(config: object, *names: str, least: int = 0) -> None:
     known = {each.name for each in fields(config)}  # type: ignore[arg-type]
     for name in names:

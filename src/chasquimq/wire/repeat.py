@@ -20,6 +20,8 @@ from chasquimq.wire.envelope import Payload, decode_payload, encode_payload
 from chasquimq.wire.retry import U32_MAX, U64_MAX, RetryOverride, check_unsigned, retry_from_wire
 
 _SPEC_SLOTS = range(8, 11)
+# Epoch milliseconds have this many digits until the year 2286.
+_WINDOW_DIGITS = 13
 # The live count of fires is a field of the hash beside the blob; this slot is always written as 0.
 _FIRED = 0
 
@@ -180,6 +182,18 @@ def spec_key(job_name: str, pattern: RepeatPattern) -> str:
         tz = "UTC" if pattern.tz is None else pattern.tz
         return f"{job_name}::cron:{pattern.expression}:{tz}"
     return f"{job_name}::every:{pattern.interval_ms}"
+
+
+def fire_id(spec_key: str, window_ms: int) -> str:
+    """The id of the job that a spec's window makes: it says which window it stands for."""
+    return f"{spec_key}@{window_ms}"
+
+
+def window_of(job_id: str) -> int | None:
+    """The window that a fired job stands for, in epoch ms; None for any other job."""
+    _, at, window = job_id.rpartition("@")
+    is_window = bool(at) and len(window) == _WINDOW_DIGITS and window.isascii() and window.isdigit()
+    return int(window) if is_window else None
 
 
 def encode_spec(spec: RepeatableSpec) -> bytes:

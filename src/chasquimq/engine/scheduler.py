@@ -1,0 +1,135 @@
+"""`Scheduler`: when leader, fires due specs and moves them to their next window.
+
+It sleeps until the next window; the tick is only the upper bound, for specs that others upsert. A
+fire is fenced by the window itself (`fire.lua`), so two schedulers can never fire the same one,
+whatever their clocks or their locks say. A spec that cannot be read is put off, logged and counted:
+it never stops the others. What a crash leaves behind: the lock, which expires, and specs that are
+due; the next leader fires them by their policy.
+"""
+
+import logging
+
+from chasquimq.broker import locks, repeats, stream
+from chasquimq.broker.connection import Connection
+from chasquimq.broker.repeats import StoredSpec
+from chasquimq.broker.stream import NewJob, Telling
+from chasquimq.clock import SYSTEM_CLOCK, Clock
+from chasquimq.config import SchedulerConfig
+from chasquimq.engine import cadence
+from chasquimq.engine.role import Role
+from chasquimq.engine.steps import drive
+from chasquimq.errors import ChasquiError
+from chasquimq.metrics import LockOutcome, report
+from chasquimq.wire.envelope import Envelope, encode
+from chasquimq.wire.keys import QueueKeys
+from chasquimq.wire.repeat import RepeatableSpec, fire_id
+
+log = logging.getLogger("chasquimq.engine")
+
+# A spec that cannot be read is looked at again after this long: a newer release may know it.
+_PUT_OFF_MS = 60_000
+
+
+class Scheduler(Role):
+    """One of many, of which one leads."""
+
+    name = "scheduler"
+
+    def __init__(
+        self, connection: Connection, config: SchedulerConfig, *, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        """`clock` decides what is due, as in the reference engine: windows are wall-clock times."""
+        self.connection = connection
+        self._config = config
+        self._clock = clock
+        self._keys = QueueKeys(config.queue_name)
+        self._was_leader: bool | None = None
+        self._unreadable: set[str] = set()
+        self.fired = 0
+
+    def __repr__(self) -> str:
+        """Show whether it leads."""
+        state = "leading" if self._was_leader else "standing by"
+        return f"<Scheduler {self._config.queue_name} {state}, {self.fired} fired>"
+
+    async def step(self) -> float:
+        """Fire what is due, if we lead; return the seconds until the next window or the tick."""
+        config = self._config
+        longest_s = config.tick_interval_ms / 1_000
+        is_leader = await self.connection.run(
+            locks.lead(self._keys.scheduler_lock, config.holder_id, config.lock_ttl_secs)
+        )
+        self._note_leadership(is_leader=is_leader)
+        if not is_leader:
+            return longest_s
+        if await self.connection.run(stream.depth(self._keys)) >= config.max_stream_len:
+            return longest_s
+        due = await drive(
+            self.connection, repeats.due(self._keys, self._clock.now_ms(), config.batch)
+        )
+        for stored in due:
+            await self._fire(stored)
+        if len(due) >= config.batch:
+            return 0
+        next_ms = await self.connection.run(repeats.next_due(self._keys))
+        if next_ms is None:
+            return longest_s
+        return min(longest_s, max(0, next_ms - self._clock.now_ms()) / 1_000)
+
+    async def release(self) -> None:
+        """Give the lock up, so that another can lead at once."""
+        try:
+            await self.connection.run(
+                locks.release(self._keys.scheduler_lock, self._config.holder_id)
+            )
+        except ChasquiError as error:
+            log.debug("the scheduler's lock was not released, it expires by itself: %s", error)
+
+    async def _fire(self, stored: StoredSpec) -> None:
+        spec, now_ms = stored.spec, self._clock.now_ms()
+        plan = None
+        if spec is not None:
+            try:
+                plan = cadence.plan(spec, stored.due_ms, now_ms)
+            except ValueError as error:
+                self._note_unreadable(stored.key, str(error))
+        else:
+            self._note_unreadable(stored.key, stored.problem)
+        if spec is None or plan is None:
+            await self.connection.run(repeats.move(self._keys, stored.key, now_ms + _PUT_OFF_MS))
+            return
+        windows = () if stored.is_paused else plan.windows_ms
+        fired = await self.connection.run(
+            repeats.fire(
+                self._keys,
+                stored,
+                [self._job(stored, spec, window_ms) for window_ms in windows],
+                holder=self._config.holder_id,
+                next_ms=plan.next_ms,
+                telling=Telling(now_ms, self._events_cap()),
+            )
+        )
+        self.fired += fired.count
+        if not fired.was_ours:
+            log.info("spec %s was fired by another scheduler", stored.key)
+
+    def _job(self, stored: StoredSpec, spec: RepeatableSpec, window_ms: int) -> NewJob:
+        job_id = fire_id(stored.job_id or stored.key, window_ms)
+        # The window is the job's birthday: what it waited is counted from when it should have run.
+        envelope = encode(Envelope(job_id, spec.payload, window_ms, 0, spec.retry))
+        return NewJob(job_id, envelope, spec.job_name)
+
+    def _events_cap(self) -> int:
+        return self._config.events_max_stream_len if self._config.events_enabled else 0
+
+    def _note_unreadable(self, key: str, problem: str) -> None:
+        if key not in self._unreadable:
+            self._unreadable.add(key)
+            log.error("recurring job %r cannot be fired and is put off: %s", key, problem,
+                      extra={"queue": self._config.queue_name})  # fmt: skip
+
+    def _note_leadership(self, *, is_leader: bool) -> None:
+        if is_leader != self._was_leader:
+            self._was_leader = is_leader
+            outcome = LockOutcome.ACQUIRED if is_leader else LockOutcome.HELD
+            report(self._config.metrics.promoter_lock_outcome, outcome)

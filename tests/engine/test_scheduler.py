@@ -1,0 +1,223 @@
+"""The scheduler, step by step, on a real server with a clock that moves when it is told to."""
+
+import pytest
+
+from chasquimq.broker import repeats
+from chasquimq.broker.connection import Connection
+from chasquimq.broker.options import ConnectionOptions
+from chasquimq.broker.url import parse_url
+from chasquimq.clock import ManualClock
+from chasquimq.config import SchedulerConfig
+from chasquimq.engine.scheduler import Scheduler
+from chasquimq.wire.envelope import decode
+from chasquimq.wire.keys import QueueKeys
+from chasquimq.wire.repeat import (
+    MissedFiresPolicy,
+    RepeatableSpec,
+    RepeatPattern,
+    fire_id,
+    window_of,
+)
+from chasquimq.wire.retry import RetryOverride
+
+NOON = 1_794_744_000_000  # 2026-11-15T12:00:00Z
+MINUTE = 60_000
+
+
+@pytest.fixture
+def keys(queue_name):
+    return QueueKeys(queue_name)
+
+
+@pytest.fixture
+def clock():
+    return ManualClock(NOON)
+
+
+@pytest.fixture
+async def connect(server, keys):
+    opened = []
+
+    def open_one():
+        target = parse_url(server.url)
+        opened.append(Connection(target, ConnectionOptions(), slot_key=keys.tag))
+        return opened[-1]
+
+    yield open_one
+    for connection in opened:
+        await connection.close()
+
+
+@pytest.fixture
+def scheduler(connect, queue_name, clock):
+    return Scheduler(connect(), SchedulerConfig(queue_name=queue_name), clock=clock)
+
+
+@pytest.fixture
+def upsert(connect, keys):
+    async def store(spec, due_ms=NOON, job_id=None):
+        await connect().run(repeats.upsert(keys, spec, next_ms=due_ms, job_id=job_id))
+
+    return store
+
+
+@pytest.fixture
+def fired(server, keys):
+    """The jobs that were fired so far: their envelopes."""
+
+    def look():
+        entries = server.client().xrange(keys.stream)
+        return [decode(fields[b"d"]) for _, fields in entries]
+
+    return look
+
+
+def a_spec(key="digest", every_ms=MINUTE, **fields) -> RepeatableSpec:
+    return RepeatableSpec(key, "mail", RepeatPattern.every(every_ms), b"\x81\xa1k\x01", **fields)
+
+
+async def test_a_due_spec_fires_a_job_that_says_which_window_it_stands_for(
+    scheduler, upsert, fired, clock
+):
+    await upsert(a_spec(retry=RetryOverride(4, None)))
+    clock.advance(250)
+    await scheduler.step()
+    (job,) = fired()
+    assert job.id == fire_id("digest", NOON)
+    assert window_of(job.id) == job.created_at_ms == NOON
+    assert (job.payload, job.attempt, job.retry) == (b"\x81\xa1k\x01", 0, RetryOverride(4, None))
+
+
+async def test_a_fire_takes_the_job_id_of_its_spec(scheduler, upsert, fired):
+    await upsert(a_spec(), job_id="nightly")
+    await scheduler.step()
+    assert [job.id for job in fired()] == [fire_id("nightly", NOON)]
+
+
+async def test_it_sleeps_until_the_next_window_and_no_longer_than_the_tick(
+    scheduler, upsert, clock
+):
+    assert await scheduler.step() == 1.0
+    await upsert(a_spec(every_ms=100))
+    assert await scheduler.step() == 0.1
+    clock.advance(60)
+    assert await scheduler.step() == pytest.approx(0.04)
+
+
+async def test_a_hundred_milliseconds_fire_on_time_without_losing_a_window(
+    scheduler, upsert, fired, clock
+):
+    await upsert(a_spec(every_ms=100))
+    for _ in range(50):
+        await scheduler.step()
+        clock.advance(100)
+    assert [job.created_at_ms for job in fired()] == [NOON + 100 * n for n in range(50)]
+
+
+@pytest.mark.parametrize(
+    ("policy", "windows"),
+    [
+        (MissedFiresPolicy.skip(), []),
+        (MissedFiresPolicy.fire_once(), [0]),
+        (MissedFiresPolicy.fire_all(5), [0, 1, 2, 3, 4]),
+        (MissedFiresPolicy.fire_all(1_000), [*range(61)]),
+    ],
+    ids=["skip", "fire-once", "fire-all-5", "fire-all"],
+)
+async def test_after_an_hour_away_the_policy_decides(
+    scheduler, upsert, fired, clock, policy, windows
+):
+    await upsert(a_spec(missed_fires=policy))
+    clock.advance(60 * MINUTE)
+    await scheduler.step()
+    assert [job.created_at_ms for job in fired()] == [NOON + n * MINUTE for n in windows]
+    clock.advance(MINUTE)
+    await scheduler.step()
+    assert [job.created_at_ms for job in fired()][len(windows) :] == [NOON + 61 * MINUTE]
+
+
+async def test_a_limit_and_an_end_are_kept(scheduler, upsert, fired, clock, server, keys):
+    await upsert(a_spec("three", limit=3))
+    await upsert(a_spec("ending", end_before_ms=NOON + MINUTE))
+    for _ in range(5):
+        await scheduler.step()
+        clock.advance(MINUTE)
+    counts = [job.id.split("@")[0] for job in fired()]
+    assert (counts.count("three"), counts.count("ending")) == (3, 2)
+    assert server.client().zcard(keys.repeat) == 0
+
+
+async def test_two_schedulers_never_fire_a_window_twice(
+    scheduler, connect, queue_name, clock, upsert, fired, server, keys
+):
+    rival = Scheduler(connect(), SchedulerConfig(queue_name=queue_name), clock=clock)
+    for n in range(10):
+        await upsert(a_spec(f"spec-{n}"))
+    for turn in range(6):
+        await (scheduler, rival)[turn % 2].step()
+        if turn % 2:
+            server.client().delete(keys.scheduler_lock)
+            clock.advance(MINUTE)
+    ids = [job.id for job in fired()]
+    assert len(ids) == len(set(ids)) == 30
+
+
+async def test_a_leader_that_slept_past_its_lock_fires_nothing_again(
+    scheduler, connect, queue_name, clock, upsert, fired, server, keys
+):
+    await upsert(a_spec())
+    await scheduler.step()
+    server.client().delete(keys.scheduler_lock)
+    rival = Scheduler(connect(), SchedulerConfig(queue_name=queue_name), clock=clock)
+    await rival.step()
+    # The sleeper wakes and goes on with what it saw before it slept.
+    stale = repeats.StoredSpec("digest", NOON, a_spec())
+    await scheduler._fire(stale)  # noqa: SLF001 -- the middle of a step is where it slept
+    assert [job.id for job in fired()] == [fire_id("digest", NOON)]
+
+
+async def test_a_spec_that_cannot_be_read_is_put_off_and_stops_nobody(
+    scheduler, upsert, fired, server, keys, caplog
+):
+    await upsert(a_spec("bad"))
+    await upsert(a_spec("good"))
+    server.client().hset(keys.repeat_spec("bad"), "spec", b"\xc1garbage")
+    server.client().zadd(keys.repeat, {"ghost": NOON})
+    await scheduler.step()
+    assert [job.id for job in fired()] == [fire_id("good", NOON)]
+    assert server.client().zscore(keys.repeat, "bad") == NOON + MINUTE
+    assert {"'bad'", "'ghost'"} <= {word for line in caplog.messages for word in line.split()}
+
+
+async def test_a_paused_spec_lets_its_windows_pass(scheduler, upsert, fired, clock, connect, keys):
+    await upsert(a_spec())
+    await connect().run(repeats.set_paused(keys, "digest", paused=True))
+    await scheduler.step()
+    clock.advance(MINUTE)
+    await scheduler.step()
+    assert fired() == []
+    await connect().run(repeats.set_paused(keys, "digest", paused=False))
+    clock.advance(MINUTE)
+    await scheduler.step()
+    assert [job.created_at_ms for job in fired()] == [NOON + 2 * MINUTE]
+
+
+async def test_a_full_stream_makes_windows_late_not_lost(
+    connect, queue_name, clock, upsert, fired, server, keys
+):
+    config = SchedulerConfig(queue_name=queue_name, max_stream_len=1)
+    scheduler = Scheduler(connect(), config, clock=clock)
+    await upsert(a_spec())
+    entry = server.client().xadd(keys.stream, {"d": b"x"})
+    await scheduler.step()
+    assert server.client().xlen(keys.stream) == 1
+    server.client().xdel(keys.stream, entry)
+    await scheduler.step()
+    assert [job.created_at_ms for job in fired()] == [NOON]
+
+
+async def test_the_lock_is_given_up_at_the_end(scheduler, server, keys):
+    await scheduler.step()
+    assert server.client().exists(keys.scheduler_lock)
+    await scheduler.release()
+    assert not server.client().exists(keys.scheduler_lock)
