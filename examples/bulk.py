@@ -29,13 +29,14 @@ async def main() -> None:
                 {"name": "later", "data": 2, "delay_ms": 100},
                 {"name": "stubborn", "data": 3, "attempts": 5, "backoff": 250},
                 {"name": "once", "data": 4, "job_id": "only-one"},
+                {"name": "once", "data": 4, "job_id": "only-one"},
             ]
         )
-        print("also added:", ", ".join(job.name for job in mixed))
+        print("not added:", [job.deduplicated for job in mixed])
 
         began = time.monotonic()
         tasks.create_task(worker.run())
-        for _ in range(MANY + len(mixed)):
+        for _ in range(MANY + len({job.id for job in mixed})):
             await runs.acquire()
         print(f"all run, {MANY / (time.monotonic() - began):,.0f} a second")
         await worker.close()

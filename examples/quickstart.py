@@ -1,5 +1,5 @@
 """The smallest whole program: a queue, a worker, a job, its result."""
-# ruff: noqa: ANN001, ANN201, D103 -- exactly as in the README
+# ruff: noqa: ANN001, ANN201, D103, F841, RUF006 -- exactly as in the README
 
 import asyncio
 
@@ -12,11 +12,9 @@ async def welcome(job):
 
 async def main():
     worker = Worker("emails", welcome, redis_url="embedded://", store_results=True)
-    async with Queue("emails", redis_url="embedded://") as queue, asyncio.TaskGroup() as tasks:
-        tasks.create_task(worker.run())
-        job = await queue.add("welcome", {"name": "Ada"})
-        print(await job.wait_for_result())
-        await worker.close()
+    async with Queue("emails", redis_url="embedded://") as queue:
+        working = asyncio.create_task(worker.run())
+        print(await (await queue.add("welcome", {"name": "Ada"})).wait_for_result())
 
 
 asyncio.run(main())

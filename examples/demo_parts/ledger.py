@@ -43,8 +43,8 @@ class Totals:
 class Ledger:
     """Follows every job from event to event.
 
-    `active` and `failed` travel in batches of their own and may arrive after the event that ended
-    the run. So totals count events whatever their order, and only the state minds it.
+    The events of a job come in order. If a connection breaks one may come late; so totals count
+    events whatever their order, and only the state minds it.
     """
 
     def __init__(self) -> None:

@@ -30,6 +30,7 @@ from chasquimq.errors import (
 from chasquimq.events import QueueEvents
 from chasquimq.job import Job
 from chasquimq.queue import Queue
+from chasquimq.recurring import describe, next_fires
 from chasquimq.sync_queue import SyncQueue
 from chasquimq.wire.event import QueueEvent
 from chasquimq.wire.repeat import MissedFiresPolicy, RepeatableMeta, RepeatPattern
@@ -57,6 +58,8 @@ __all__ = [
     "RepeatPattern",
     "RepeatableMeta",
     "MissedFiresPolicy",
+    "next_fires",
+    "describe",
     # What arguments may be
     "DelayMsLike",
     "BackoffLike",

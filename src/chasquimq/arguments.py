@@ -1,7 +1,7 @@
 """Turns the friendly arguments of the front door into one engine `Wish`, or says what is wrong."""
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 
@@ -18,6 +18,9 @@ DelayMsLike: TypeAlias = int | float | datetime
 BackoffLike: TypeAlias = int | BackoffSpec | dict[str, Any]
 RepeatLike: TypeAlias = RepeatPattern | dict[str, Any]
 MissedFiresLike: TypeAlias = MissedFiresPolicy | dict[str, Any]
+
+_MS = timedelta(milliseconds=1)
+_EPOCH = datetime.fromtimestamp(0, UTC)
 
 BULK_KEYS = frozenset(
     {"name", "data", "delay_ms", "delay", "attempts", "backoff", "job_id", "repeat"}
@@ -38,14 +41,12 @@ def wish(  # noqa: PLR0913 -- the documented arguments of `Queue.add`
 ) -> Wish:
     """Check everything a caller can get wrong; nothing has been sent when this raises."""
     if repeat is not None:
-        msg = "recurring jobs (repeat=...) are not part of this release"
+        msg = "a recurring job cannot be part of a bulk: add it with add(..., repeat=...)"
         raise NotSupportedError(msg)
     if missed_fires is not None:
         msg = "missed_fires only means something together with repeat: remove it, or add repeat"
         raise ValueError(msg)
-    if not isinstance(name, str):
-        msg = f"name must be a str, got {type(name).__name__}: pass the job's name as text"
-        raise TypeError(msg)
+    checked_name(name)
     relative_ms, run_at_ms = delay_of(delay_ms, delay)
     return Wish(
         name=name,
@@ -55,6 +56,15 @@ def wish(  # noqa: PLR0913 -- the documented arguments of `Queue.add`
         delay_ms=relative_ms,
         run_at_ms=run_at_ms,
     )
+
+
+def checked_name(name: str) -> str:
+    """A job's name: text that UTF-8 can carry, perhaps empty."""
+    if not isinstance(name, str):
+        msg = f"name must be a str, got {type(name).__name__}: pass the job's name as text"
+        raise TypeError(msg)
+    _check_utf8("name", name)
+    return name
 
 
 def producer_config(name: str, **given: Any) -> ProducerConfig:  # noqa: ANN401 -- checked there
@@ -89,6 +99,9 @@ def letter_filter(
 
     `ids` may be ids in the dead-letter stream or ids of jobs.
     """
+    if isinstance(ids, str | bytes):
+        msg = f"ids must be a list of ids, got the {type(ids).__name__} {ids!r}: put it in a list"
+        raise TypeError(msg)
     wanted_ids = None if ids is None else frozenset(ids)
 
     def is_wanted(letter: DeadLetter) -> bool:
@@ -125,26 +138,45 @@ def bulk_wish(position: int, entry: Mapping[str, Any]) -> Wish:
     try:
         return wish(**entry)
     except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
         msg = f"jobs[{position}]: {error}"
-        raise type(error)(msg) from error
+        raise kind(msg) from error
 
 
 def checked_job_id(job_id: str | None) -> str | None:
     """An id a caller may choose: text that is not blank."""
     if job_id is None:
         return None
-    if not isinstance(job_id, str) or not job_id.strip():
-        msg = f"job_id must be non-blank text, got {job_id!r}: leave it out for a generated one"
-        raise ValueError(msg)
-    return job_id
+    return _text_id(job_id, "leave it out for a generated one")
 
 
 def required_job_id(job_id: str) -> str:
     """An id that may not be left out."""
-    if job_id is None:
-        msg = "job_id must be given: it is what makes the job unique"
+    return _text_id(job_id, "pass the id of a job")
+
+
+def required_job_ids(job_ids: Sequence[str]) -> list[str]:
+    """Many of them."""
+    if isinstance(job_ids, str | bytes):
+        msg = f"job_ids must be a list of ids, got {job_ids!r}: put it in a list"
+        raise TypeError(msg)
+    return [required_job_id(job_id) for job_id in job_ids]
+
+
+def _text_id(job_id: object, remedy: str) -> str:
+    if not isinstance(job_id, str) or not job_id.strip():
+        msg = f"job_id must be non-blank text, got {job_id!r}: {remedy}"
         raise ValueError(msg)
-    return checked_job_id(job_id) or ""
+    _check_utf8("job_id", job_id)
+    return job_id
+
+
+def _check_utf8(label: str, text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        msg = f"{label} has a lone surrogate, not valid UTF-8: remove it"
+        raise ValueError(msg) from None
 
 
 def delay_of(delay_ms: DelayMsLike | None, delay: timedelta | None) -> tuple[int, int | None]:
@@ -156,12 +188,13 @@ def delay_of(delay_ms: DelayMsLike | None, delay: timedelta | None) -> tuple[int
         if not isinstance(delay, timedelta):
             msg = f"delay must be a timedelta, got {type(delay).__name__}: use delay_ms for numbers"
             raise TypeError(msg)
-        return _positive_ms("delay", delay.total_seconds() * 1_000), None
+        # Not by way of `total_seconds`, a float: 1.001 s would become 1000 ms.
+        return _positive_ms("delay", delay // _MS), None
     if delay_ms is None:
         return 0, None
     if isinstance(delay_ms, datetime):
         moment = delay_ms if delay_ms.tzinfo else delay_ms.replace(tzinfo=UTC)
-        return 0, max(0, int(moment.timestamp() * 1_000))
+        return 0, max(0, (moment - _EPOCH) // _MS)
     if isinstance(delay_ms, bool) or not isinstance(delay_ms, int | float):
         kind = type(delay_ms).__name__
         msg = f"delay_ms must be a number of milliseconds or a datetime, got {kind}"
@@ -170,7 +203,7 @@ def delay_of(delay_ms: DelayMsLike | None, delay: timedelta | None) -> tuple[int
 
 
 def _positive_ms(name: str, value: float) -> int:
-    if not math.isfinite(value) or value < 0:
+    if value < 0 or (isinstance(value, float) and not math.isfinite(value)):
         msg = f"{name} must be a finite number, 0 or more; got {value!r}"
         raise ValueError(msg)
     return int(value)

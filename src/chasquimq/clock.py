@@ -57,3 +57,11 @@ class ManualClock:
 
 
 SYSTEM_CLOCK = SystemClock()
+
+
+def monotonic_s() -> float:
+    """Seconds from an arbitrary start, never stepping back: for deadlines of real waiting.
+
+    Not replaceable: a thread that waits on a socket waits in real time, whatever a test says.
+    """
+    return time.monotonic()

@@ -75,6 +75,38 @@ class ProducerConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerConfig:
+    """How recurring jobs are fired."""
+
+    queue_name: str = "default"
+    """Which queue."""
+    tick_interval_ms: int = 1_000
+    """The longest sleep; a window that comes sooner ends it."""
+    batch: int = 256
+    """Specs looked at in one step, at most."""
+    max_stream_len: int = 1_000_000
+    """Firing pauses while the stream holds this many; windows are then late, not lost."""
+    lock_ttl_secs: int = 5
+    """How long a silent leader keeps the lock."""
+    holder_id: str = field(default_factory=lambda: f"s-{uuid.uuid4()}")
+    """This scheduler's token, unique among live ones."""
+    events_enabled: bool = True
+    """Ours. Tell `waiting` for each fired job."""
+    events_max_stream_len: int = 100_000
+    """Ours. Cap of the events stream."""
+    metrics: MetricsSink = NO_METRICS
+    """Receiver of in-process reports."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work."""
+        _require_counts(
+            self,
+            "tick_interval_ms", "batch", "max_stream_len", "lock_ttl_secs", "events_max_stream_len",
+            least=1,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig:
     """How a worker reads, runs and settles jobs."""
 
@@ -97,7 +129,7 @@ class ConsumerConfig:
     ack_batch: int = 256
     """Acknowledgements that are flushed together, at most."""
     ack_idle_ms: int = 5
-    """How long an acknowledgement waits for company while others are on their way."""
+    """Accepted for compatibility: acknowledgements leave at once, together with this turn's."""
     shutdown_deadline_secs: float = 30.0
     """How long a stop waits for running handlers."""
     max_payload_bytes: int = 1_048_576
@@ -124,6 +156,10 @@ class ConsumerConfig:
     """Tell the events stream what happens."""
     events_max_stream_len: int = 100_000
     """Cap of the events stream."""
+    run_scheduler: bool = True
+    """Run a scheduler in this worker."""
+    scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
+    """How it works; its queue is always this worker's."""
     store_results: bool = False
     """Keep what handlers return."""
     result_ttl_secs: int = 3_600
@@ -198,46 +234,17 @@ class PromoterConfig:
         )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulerConfig:
-    """How recurring jobs are fired."""
-
-    queue_name: str = "default"
-    """Which queue."""
-    tick_interval_ms: int = 1_000
-    """The longest sleep; a window that comes sooner ends it."""
-    batch: int = 256
-    """Specs looked at in one step, at most."""
-    max_stream_len: int = 1_000_000
-    """Firing pauses while the stream holds this many; windows are then late, not lost."""
-    lock_ttl_secs: int = 5
-    """How long a silent leader keeps the lock."""
-    holder_id: str = field(default_factory=lambda: f"s-{uuid.uuid4()}")
-    """This scheduler's token, unique among live ones."""
-    events_enabled: bool = True
-    """Ours. Tell `waiting` for each fired job."""
-    events_max_stream_len: int = 100_000
-    """Ours. Cap of the events stream."""
-    metrics: MetricsSink = NO_METRICS
-    """Receiver of in-process reports."""
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot work."""
-        _require_counts(
-            self,
-            "tick_interval_ms", "batch", "max_stream_len", "lock_ttl_secs", "events_max_stream_len",
-            least=1,
-        )  # fmt: skip
-
-
 def _require_counts(config: object, *names: str, least: int = 0) -> None:
     known = {each.name for each in fields(config)}  # type: ignore[arg-type]
     for name in names:
         assert name in known, name  # noqa: S101 -- a slip in this module
         value = getattr(config, name)
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            rule = "non-negative" if least == 0 else f"{least} or more"
-            _refuse(name, value, f"a whole number, {rule}")
+        if isinstance(value, bool) or not isinstance(value, int):
+            _refuse(name, value, "a whole number")
+        elif value < 0:
+            _refuse(name, value, "non-negative")
+        elif value < least:
+            _refuse(name, value, f"{least} or more")
 
 
 def _refuse(name: str, value: object, rule: str) -> None:

@@ -47,6 +47,10 @@ class ChasquiError(RuntimeError):
         self.message = message
         super().__init__(f"{self.prefix}{message} [{self.code}]")
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Travel to other processes as the bare message: prefix and code come with the class."""
+        return type(self), (self.message,)
+
 
 class RedisError(ChasquiError):
     """The server could not be reached, or answered with an error."""
@@ -124,10 +128,14 @@ class UnrecoverableError(ChasquiError):
     code = "CMQ-011"
     dlq_reason: ClassVar[DlqReason] = DlqReason.UNRECOVERABLE
 
-    def __init__(self, message: str = "") -> None:
-        """Keep `message` bare."""
-        super().__init__(message)
-        self.args = (message,)
+    def __init__(self, *arguments: object) -> None:
+        """Keep the message bare; like any exception it takes any arguments."""
+        super().__init__(str(arguments[0]) if arguments else "")
+        self.args = arguments
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Travel as exceptions do: a subclass may have arguments of its own."""
+        return type(self), self.args, vars(self)
 
 
 class UndecodableDataError(UnrecoverableError):
@@ -149,6 +157,10 @@ class JobFailedError(ChasquiError):
         self.error = error
         detail = f": {error}" if error else ""
         super().__init__(f"job {job_id} failed ({reason}){detail}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Travel as what it was made of."""
+        return type(self), (self.job_id, self.reason, self.error)
 
 
 class WaitForResultTimeoutError(ChasquiError, TimeoutError):

@@ -10,8 +10,15 @@ from chasquimq.broker import events
 from chasquimq.broker.connection import Connection
 from chasquimq.broker.options import ConnectionOptions, CredentialProvider
 from chasquimq.broker.url import parse_url
-from chasquimq.errors import ChasquiError, ConfigError, ServerTooOldError, ShutdownError
+from chasquimq.errors import (
+    ChasquiError,
+    ConfigError,
+    DecodeError,
+    ServerTooOldError,
+    ShutdownError,
+)
 from chasquimq.wire.event import QueueEvent
+from chasquimq.wire.ids import StreamId
 from chasquimq.wire.keys import QueueKeys
 
 log = logging.getLogger("chasquimq.events")
@@ -43,6 +50,7 @@ class QueueEvents:
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 msg = f"{label} must be a whole number, 1 or more; got {value!r}"
                 raise ValueError(msg)
+        _check_place(last_event_id)
         self._keys = QueueKeys(queue_name)
         options = ConnectionOptions(credential_provider=credential_provider)
         target = parse_url(redis_url, tls=tls)
@@ -114,3 +122,14 @@ class QueueEvents:
         if batch:
             self._after = batch[-1].event_id
             self._buffer.extend(batch)
+
+
+def _check_place(last_event_id: str) -> None:
+    """The server would refuse a bad id on every read, and reading would never begin."""
+    if last_event_id == "$":
+        return
+    try:
+        StreamId.parse(last_event_id)
+    except (DecodeError, TypeError):
+        msg = f"last_event_id must be '$', '0' or the id of an event, got {last_event_id!r}"
+        raise ValueError(msg) from None

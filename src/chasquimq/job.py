@@ -31,6 +31,11 @@ class Job:
     """True if `add` found the id taken: the job that is queued is the earlier one, not this."""
     _queue: ResultSource | None = field(default=None, repr=False, compare=False)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """A copy, here or in another process, is on its own: it cannot wait for its result."""
+        values = (self.id, self.name, self.data, self.attempt, self.created_at_ms)
+        return Job, (*values, self.deduplicated)
+
     @property
     def attempts_made(self) -> int:
         """The same as `attempt`."""

@@ -12,11 +12,13 @@ from chasquimq.arguments import (
     MissedFiresLike,
     RepeatLike,
     bulk_wish,
+    checked_job_id,
     checked_limit,
     checked_wait,
     letter_filter,
     producer_config,
     required_job_id,
+    required_job_ids,
     wish,
 )
 from chasquimq.broker.inspect import Counts, JobState, Located, counts, locate
@@ -27,7 +29,9 @@ from chasquimq.engine.outcomes import JobResult, OutcomeStatus, from_kept
 from chasquimq.engine.producer import Producer
 from chasquimq.engine.producing import Order
 from chasquimq.job import Job
+from chasquimq.recurring import spec_of
 from chasquimq.wire.codec import unpack
+from chasquimq.wire.repeat import RepeatableMeta
 
 
 class Queue:
@@ -76,6 +80,10 @@ class Queue:
         """Show the queue, where it is, and whether it was closed."""
         return f"<Queue {self.name}{' (closed)' if self._is_closed else ''} {self._producer!r}>"
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """The queue itself: it is shared, so that `dataclasses.asdict(job)` can work."""
+        return self
+
     @property
     def name(self) -> str:
         """The queue's name."""
@@ -103,8 +111,19 @@ class Queue:
 
         With a `job_id` of your own the job is added only if that id is not taken, in any process,
         until an hour after it was due; `Job.deduplicated` says which happened. A job that was
-        returned is stored; if the call raises `OutcomeUnknownError` it may be.
+        returned is stored; if the call raises `OutcomeUnknownError` it may be. With `repeat` the
+        job recurs: see `upsert_repeatable_job`.
         """
+        if repeat is not None:
+            return await self.upsert_repeatable_job(
+                name,
+                data,
+                repeat=repeat,
+                attempts=attempts,
+                backoff=backoff,
+                job_id=job_id,
+                missed_fires=missed_fires,
+            )
         asked = wish(
             name,
             data,
@@ -113,7 +132,6 @@ class Queue:
             attempts=attempts,
             backoff=backoff,
             job_id=job_id,
-            repeat=repeat,
             missed_fires=missed_fires,
         )
         [(order, is_taken)] = await self._producer.add([asked])
@@ -146,7 +164,8 @@ class Queue:
     async def add_bulk(self, jobs: Sequence[Mapping[str, Any]]) -> list[Job]:
         """Add many jobs in one pipeline, each a dict with the arguments of `add`.
 
-        Every dict is checked before anything is sent. Immediate jobs are added all or none.
+        Every dict is checked before anything is sent. When the queue is full, the jobs for now that
+        have no `job_id` are added all or none; those with one, and jobs for later, may be in.
         """
         asked = [bulk_wish(position, entry) for position, entry in enumerate(jobs)]
         added = await self._producer.add(asked)
@@ -154,6 +173,70 @@ class Queue:
             self._job(order, entry["data"], is_taken=is_taken)
             for (order, is_taken), entry in zip(added, jobs, strict=True)
         ]
+
+    async def upsert_repeatable_job(  # noqa: PLR0913 -- the documented arguments
+        self,
+        name: str,
+        data: Any,  # noqa: ANN401 -- the user's data
+        *,
+        repeat: RepeatLike,
+        limit: int | None = None,
+        start_after_ms: int | None = None,
+        end_before_ms: int | None = None,
+        attempts: int | None = None,
+        backoff: BackoffLike | None = None,
+        job_id: str | None = None,
+        missed_fires: MissedFiresLike | None = None,
+    ) -> Job:
+        """Store a recurring job; a worker's scheduler fires it. The returned job's id is its key.
+
+        The key follows from the name and the pattern; storing it again replaces it and counts its
+        next window anew. Each window fires once, whatever the number of workers. A fired job has
+        the id `<key>@<window in epoch ms>`, with `job_id` in place of the key if there is one, and
+        takes `attempts` and `backoff` along.
+        """
+        spec = spec_of(
+            name,
+            data,
+            repeat=repeat,
+            limit=limit,
+            start_after_ms=start_after_ms,
+            end_before_ms=end_before_ms,
+            attempts=attempts,
+            backoff=backoff,
+            missed_fires=missed_fires,
+        )
+        repeating = self._producer.producing.repeating
+        await self._producer.drive(repeating.upsert(spec, checked_job_id(job_id)))
+        return Job(spec.key, name, data)
+
+    async def get_repeatable_jobs(self, limit: int = 100) -> list[RepeatableMeta]:
+        """Recurring jobs, the one that fires next first."""
+        repeating = self._producer.producing.repeating
+        return await self._producer.drive(repeating.listed(checked_limit(limit)))
+
+    async def remove_repeatable_by_key(self, key: str) -> bool:
+        """Forget a recurring job; True if there was one. Jobs it has fired stay."""
+        repeating = self._producer.producing.repeating
+        return await self._producer.drive(repeating.remove(required_job_id(key)))
+
+    async def pause_repeatable(self, key: str) -> bool:
+        """Let the windows of a recurring job pass without firing; False if there is no such job."""
+        repeating = self._producer.producing.repeating
+        return await self._producer.drive(repeating.set_paused(required_job_id(key), paused=True))
+
+    async def resume_repeatable(self, key: str) -> bool:
+        """Fire again from the next window on; False if there is no such job."""
+        repeating = self._producer.producing.repeating
+        return await self._producer.drive(repeating.set_paused(required_job_id(key), paused=False))
+
+    async def run_repeatable_now(self, key: str) -> str | None:
+        """Fire a recurring job once, besides its windows; the job's id, None without such a key.
+
+        It counts neither against the limit nor as one of the windows.
+        """
+        producing = self._producer.producing
+        return await self._producer.drive(producing.run_spec_now(required_job_id(key)))
 
     async def cancel_delayed(self, job_id: str) -> bool:
         """Take a delayed job, or a retry that waits for its time, out of the queue.
@@ -167,7 +250,7 @@ class Queue:
         """The oldest dead letters, as dicts, without touching them."""
         if not checked_limit(limit):
             return []
-        letters = await self._producer.drive(self._producer.producing.peek_dlq(limit))
+        letters = await self._producer.drive(self._producer.producing.letters.peek(limit))
         return [letter.to_dict() for letter in letters]
 
     async def replay_dlq(
@@ -197,7 +280,7 @@ class Queue:
         reason: str | None = None,
     ) -> int:
         """Delete up to `limit` dead letters for good, chosen as in `replay_dlq`."""
-        steps = self._producer.producing.discard_dlq(
+        steps = self._producer.producing.letters.discard(
             checked_limit(limit), letter_filter(ids, name, reason)
         )
         return await self._producer.drive(steps)
@@ -211,12 +294,14 @@ class Queue:
 
     async def get_job_result_bulk(self, job_ids: Sequence[str]) -> list[Any]:
         """The stored values of many jobs in one round trip, None where there is none."""
+        job_ids = required_job_ids(job_ids)
         kept = await self._producer.drive(self._producer.producing.read_results(job_ids))
         return [None if each.value is None else unpack(each.value) for each in kept]
 
     async def get_outcome(self, job_id: str) -> JobResult:
         """How a job stands: pending, ok, failed, expired or unknown."""
-        kept = await self._producer.drive(self._producer.producing.read_results([job_id]))
+        job_ids = [required_job_id(job_id)]
+        kept = await self._producer.drive(self._producer.producing.read_results(job_ids))
         result = from_kept(kept[0])
         if result.status is not OutcomeStatus.UNKNOWN:
             return result
@@ -231,6 +316,7 @@ class Queue:
     ) -> Any:  # noqa: ANN401 -- the handler's value
         """What the handler of a job returned, once it has; see `Job.wait_for_result`."""
         checked_wait(timeout, poll_interval)
+        required_job_id(job_id)
         result = await self._producer.wait_for_result(
             job_id, timeout_s=timeout, poll_s=poll_interval
         )

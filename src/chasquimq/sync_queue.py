@@ -12,11 +12,13 @@ from chasquimq.arguments import (
     MissedFiresLike,
     RepeatLike,
     bulk_wish,
+    checked_job_id,
     checked_limit,
     checked_wait,
     letter_filter,
     producer_config,
     required_job_id,
+    required_job_ids,
     wish,
 )
 from chasquimq.broker.inspect import Counts, JobState, Located, counts, locate
@@ -27,7 +29,9 @@ from chasquimq.engine.outcomes import JobResult, OutcomeStatus, from_kept
 from chasquimq.engine.producer import SyncProducer
 from chasquimq.engine.producing import Order
 from chasquimq.job import Job
+from chasquimq.recurring import spec_of
 from chasquimq.wire.codec import unpack
+from chasquimq.wire.repeat import RepeatableMeta
 
 
 class SyncQueue:
@@ -99,6 +103,16 @@ class SyncQueue:
         missed_fires: MissedFiresLike | None = None,
     ) -> Job:
         """See `Queue.add`."""
+        if repeat is not None:
+            return self.upsert_repeatable_job(
+                name,
+                data,
+                repeat=repeat,
+                attempts=attempts,
+                backoff=backoff,
+                job_id=job_id,
+                missed_fires=missed_fires,
+            )
         asked = wish(
             name,
             data,
@@ -107,7 +121,6 @@ class SyncQueue:
             attempts=attempts,
             backoff=backoff,
             job_id=job_id,
-            repeat=repeat,
             missed_fires=missed_fires,
         )
         [(order, is_taken)] = self._producer.add([asked])
@@ -146,6 +159,61 @@ class SyncQueue:
             for (order, is_taken), entry in zip(added, jobs, strict=True)
         ]
 
+    def upsert_repeatable_job(  # noqa: PLR0913 -- the documented arguments
+        self,
+        name: str,
+        data: Any,  # noqa: ANN401 -- the user's data
+        *,
+        repeat: RepeatLike,
+        limit: int | None = None,
+        start_after_ms: int | None = None,
+        end_before_ms: int | None = None,
+        attempts: int | None = None,
+        backoff: BackoffLike | None = None,
+        job_id: str | None = None,
+        missed_fires: MissedFiresLike | None = None,
+    ) -> Job:
+        """See `Queue.upsert_repeatable_job`."""
+        spec = spec_of(
+            name,
+            data,
+            repeat=repeat,
+            limit=limit,
+            start_after_ms=start_after_ms,
+            end_before_ms=end_before_ms,
+            attempts=attempts,
+            backoff=backoff,
+            missed_fires=missed_fires,
+        )
+        repeating = self._producer.producing.repeating
+        self._producer.drive(repeating.upsert(spec, checked_job_id(job_id)))
+        return Job(spec.key, name, data)
+
+    def get_repeatable_jobs(self, limit: int = 100) -> list[RepeatableMeta]:
+        """See `Queue.get_repeatable_jobs`."""
+        repeating = self._producer.producing.repeating
+        return self._producer.drive(repeating.listed(checked_limit(limit)))
+
+    def remove_repeatable_by_key(self, key: str) -> bool:
+        """See `Queue.remove_repeatable_by_key`."""
+        repeating = self._producer.producing.repeating
+        return self._producer.drive(repeating.remove(required_job_id(key)))
+
+    def pause_repeatable(self, key: str) -> bool:
+        """See `Queue.pause_repeatable`."""
+        repeating = self._producer.producing.repeating
+        return self._producer.drive(repeating.set_paused(required_job_id(key), paused=True))
+
+    def resume_repeatable(self, key: str) -> bool:
+        """See `Queue.resume_repeatable`."""
+        repeating = self._producer.producing.repeating
+        return self._producer.drive(repeating.set_paused(required_job_id(key), paused=False))
+
+    def run_repeatable_now(self, key: str) -> str | None:
+        """See `Queue.run_repeatable_now`."""
+        producing = self._producer.producing
+        return self._producer.drive(producing.run_spec_now(required_job_id(key)))
+
     def cancel_delayed(self, job_id: str) -> bool:
         """See `Queue.cancel_delayed`."""
         return self._producer.drive(self._producer.producing.cancel(required_job_id(job_id)))
@@ -154,7 +222,7 @@ class SyncQueue:
         """See `Queue.peek_dlq`."""
         if not checked_limit(limit):
             return []
-        letters = self._producer.drive(self._producer.producing.peek_dlq(limit))
+        letters = self._producer.drive(self._producer.producing.letters.peek(limit))
         return [letter.to_dict() for letter in letters]
 
     def replay_dlq(
@@ -180,7 +248,7 @@ class SyncQueue:
         reason: str | None = None,
     ) -> int:
         """See `Queue.discard_dlq`."""
-        steps = self._producer.producing.discard_dlq(
+        steps = self._producer.producing.letters.discard(
             checked_limit(limit), letter_filter(ids, name, reason)
         )
         return self._producer.drive(steps)
@@ -191,12 +259,14 @@ class SyncQueue:
 
     def get_job_result_bulk(self, job_ids: Sequence[str]) -> list[Any]:
         """See `Queue.get_job_result_bulk`."""
+        job_ids = required_job_ids(job_ids)
         kept = self._producer.drive(self._producer.producing.read_results(job_ids))
         return [None if each.value is None else unpack(each.value) for each in kept]
 
     def get_outcome(self, job_id: str) -> JobResult:
         """See `Queue.get_outcome`."""
-        kept = self._producer.drive(self._producer.producing.read_results([job_id]))
+        job_ids = [required_job_id(job_id)]
+        kept = self._producer.drive(self._producer.producing.read_results(job_ids))
         result = from_kept(kept[0])
         if result.status is not OutcomeStatus.UNKNOWN:
             return result
@@ -207,6 +277,7 @@ class SyncQueue:
     ) -> Any:  # noqa: ANN401 -- the handler's value
         """See `Queue.wait_for_result`; a `Job` made here cannot wait by itself."""
         checked_wait(timeout, poll_interval)
+        required_job_id(job_id)
         result = self._producer.wait_for_result(job_id, timeout_s=timeout, poll_s=poll_interval)
         return value_of(job_id, result)
 

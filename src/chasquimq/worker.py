@@ -6,21 +6,21 @@ import functools
 import inspect
 import logging
 import signal
-import threading
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 from chasquimq.broker.options import ConnectionOptions, CredentialProvider
 from chasquimq.broker.url import parse_url
-from chasquimq.config import ConsumerConfig, RetryConfig
+from chasquimq.config import ConsumerConfig, RetryConfig, SchedulerConfig
+from chasquimq.engine import signals
 from chasquimq.engine.admission import Run
 from chasquimq.engine.consumer import Consumer
 from chasquimq.engine.executor import Handler as EngineHandler
+from chasquimq.engine.threads import Threads
 from chasquimq.errors import ConfigError, DecodeError, UndecodableDataError, UnrecoverableError
 from chasquimq.job import Job
-from chasquimq.metrics import MetricsSink
+from chasquimq.metrics import NO_METRICS, MetricsSink
 from chasquimq.wire.codec import pack, unpack
 
 log = logging.getLogger("chasquimq.worker")
@@ -75,6 +75,11 @@ class Worker:
         if scheduler_tick_ms is not None and scheduler_tick_ms < 0:
             msg = f"scheduler_tick_ms must be non-negative; got {scheduler_tick_ms}"
             raise ConfigError(msg)
+        scheduler = SchedulerConfig(
+            tick_interval_ms=scheduler_tick_ms or SchedulerConfig().tick_interval_ms,
+            events_enabled=events_enabled,
+            metrics=metrics or NO_METRICS,
+        )
         given: dict[str, Any] = {
             "consumer_id": consumer_id,
             "block_ms": read_block_ms,
@@ -94,6 +99,8 @@ class Worker:
             group=group,
             events_enabled=events_enabled,
             delayed_enabled=delayed_enabled,
+            run_scheduler=run_scheduler,
+            scheduler=scheduler,
             store_results=store_results,
             **{key: value for key, value in given.items() if value is not None},
         )
@@ -104,8 +111,8 @@ class Worker:
             client_name=f"chasquimq-worker-{self._config.consumer_id}",
         )
         self._handler = handler
-        self._run_scheduler = run_scheduler
         self._handle_signals = handle_signals
+        self._was_signalled = False
         self._running: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
         self._consumer: Consumer | None = None
@@ -167,22 +174,22 @@ class Worker:
     async def _work(self) -> None:
         if self._stop.is_set():
             return
-        threads = None if _is_async(self._handler) else self._thread_pool()
+        threads = None
+        if not _is_async(self._handler):
+            threads = Threads(self._config.concurrency, name=f"job-{self.name}")
         self._consumer = Consumer(
             self._target, self._config, self._adapter(threads), options=self._options
         )
-        restore = self._catch_signals()
+        restore = signals.catch(self._on_signal) if self._handle_signals else None
         try:
             await self._consumer.run(self._stop)
         finally:
-            restore()
+            if restore is not None:
+                restore()
             if threads is not None:
-                threads.shutdown(wait=False, cancel_futures=True)
+                threads.close()
 
-    def _thread_pool(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(self._config.concurrency, thread_name_prefix=f"job-{self.name}")
-
-    def _adapter(self, threads: ThreadPoolExecutor | None) -> EngineHandler:
+    def _adapter(self, threads: Threads | None) -> EngineHandler:
         """What the engine calls: a `Job` in, packed bytes out."""
         handler, keeps_results = self._handler, self._config.store_results
 
@@ -201,41 +208,21 @@ class Worker:
 
         return run
 
-    def _catch_signals(self) -> Callable[[], None]:
-        """Let SIGTERM and SIGINT stop the worker; returns what undoes it."""
-        if not self._handle_signals or threading.current_thread() is not threading.main_thread():
-            return lambda: None
-        loop = asyncio.get_running_loop()
-        caught = []
-        for number in (signal.SIGTERM, signal.SIGINT):
-            try:
-                loop.add_signal_handler(number, self._on_signal, number)
-            except (NotImplementedError, RuntimeError, ValueError):
-                continue  # not every loop or platform has this
-            caught.append(number)
-
-        def restore() -> None:
-            for number in caught:
-                loop.remove_signal_handler(number)
-
-        return restore
-
-    def _on_signal(self, number: int) -> None:
-        name = signal.Signals(number).name
-        if not self._stop.is_set():
-            log.info("%s: finishing %d running jobs; once more to stop at once", name,
+    def _on_signal(self, number: signal.Signals) -> None:
+        if not self._was_signalled:
+            self._was_signalled = True
+            log.info("%s: finishing %d running jobs; once more to stop at once", number.name,
                      self._consumer.running if self._consumer else 0)  # fmt: skip
             self._stop.set()
         elif self._consumer is not None:
-            log.warning("%s again: stopping now", name)
+            log.warning("%s again: stopping now", number.name)
             self._consumer.cut()
 
 
-async def _in_thread(threads: ThreadPoolExecutor, handler: Callable[[Job], Any], job: Job) -> Any:  # noqa: ANN401
+async def _in_thread(threads: Threads, handler: Callable[[Job], Any], job: Job) -> Any:  # noqa: ANN401
     """Run a plain function in a thread, in this run's context; await what is awaitable."""
     context = contextvars.copy_context()
-    loop = asyncio.get_running_loop()
-    value = await loop.run_in_executor(threads, functools.partial(context.run, handler, job))
+    value = await threads.run(functools.partial(context.run, handler, job))
     return await value if inspect.isawaitable(value) else value
 
 

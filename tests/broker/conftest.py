@@ -1,6 +1,7 @@
 """A queue's keys, a connection that carries calls to them, and the same keys seen raw."""
 
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 
@@ -8,6 +9,7 @@ from chasquimq.broker.blocking import BlockingConnection
 from chasquimq.broker.options import ConnectionOptions
 from chasquimq.broker.url import parse_url
 from chasquimq.wire.keys import QueueKeys
+from tests.support import driving
 from tests.support.raw_queue import RawQueue
 
 
@@ -46,17 +48,8 @@ def run(connect):
 
 @pytest.fixture
 def drive(run):
-    """Carry out steps, each chosen in the light of the answer before, and return what they say."""
-
-    def drive_steps(steps):
-        try:
-            call = next(steps)
-            while True:
-                call = steps.send(run(call))
-        except StopIteration as done:
-            return done.value
-
-    return drive_steps
+    """Carry out steps and return what they say in the end."""
+    return partial(driving.drive, run)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import pytest
 from chasquimq.broker import delayed, scripts
 from chasquimq.broker.delayed import INDEXED_BYTES
 from chasquimq.wire.envelope import decode
+from tests.support import driving
 from tests.support.broker_builders import (
     SILENT,
     a_delayed_job,
@@ -94,12 +95,14 @@ def test_a_member_without_an_index_is_cancelled_when_it_is_passed(raw, keys, sch
     assert sorted(raw.everything()) == ["held", "sent:p1", "wake"]
 
 
-def test_a_promoted_job_cannot_be_cancelled(run, raw, keys, schedule, cancel):
+def test_a_promoted_job_cannot_be_cancelled(run, drive, raw, keys, schedule, cancel):
     schedule(a_delayed_job("a", run_at_ms=1, is_unique=True))
     assert run(promote(keys)).promoted == 1
     before = raw.everything()
 
+    assert cancel("a") == LOOK_FOR_IT  # the promoter has not dropped the index yet
     assert cancel("a", found=a_member("a")) == NOT_DELAYED
+    assert drive(delayed.cancel(keys, "a")) is False
     assert raw.everything() == before
     assert raw.stream() == [an_entry("a")]
 
@@ -131,23 +134,17 @@ def test_every_job_is_either_cancelled_or_promoted_when_both_are_tried_at_once(
     canceller.ready()
     promoter.start()
     start.wait()
-    cancelled = {job_id for job_id in reversed(job_ids) if cancel_by_id(canceller, keys, job_id)}
+    cancelled = {
+        job_id
+        for job_id in reversed(job_ids)
+        if driving.drive(canceller.run, delayed.cancel(keys, job_id))
+    }
     promoter.join()
 
     promoted = {decode(fields["d"]).id for fields in raw.stream()}
     assert cancelled | promoted == set(job_ids)
     assert cancelled & promoted == set()
     assert raw.delayed() == []
-
-
-def cancel_by_id(connection, keys, job_id):
-    steps = delayed.cancel(keys, job_id)
-    try:
-        call = next(steps)
-        while True:
-            call = steps.send(connection.run(call))
-    except StopIteration as done:
-        return done.value
 
 
 # --- cancel by id, the whole of it
@@ -178,7 +175,7 @@ def test_an_id_that_is_part_of_another_jobs_bytes_does_not_cancel_that_job(drive
 
 def test_what_is_not_a_job_does_not_stop_the_search(drive, raw, keys):
     poison = [b"\x01needle", b"\xff\xff\xff\x00needle", bytes(4) + b"\xc1needle"]
-    raw.client.zadd(keys.delayed, {member: 1 for member in poison} | {a_member("needle"): 2})
+    raw.client.zadd(keys.delayed, dict.fromkeys(poison, 1) | {a_member("needle"): 2})
 
     assert drive(delayed.cancel(keys, "needle")) is True
     assert {member for member, _ in raw.delayed()} == set(poison)
@@ -201,9 +198,7 @@ def test_a_retry_is_cancelled_by_its_id(run, drive, raw, keys):
     assert raw.delayed() == []
 
 
-def test_an_index_that_outlived_its_member_does_not_hide_the_retry(
-    run, drive, raw, keys, schedule
-):
+def test_an_index_that_outlived_its_member_does_not_hide_the_retry(run, drive, raw, keys, schedule):
     """The promoter died before it dropped the index, and the retry is too large to have its own."""
     schedule(a_delayed_job("a", run_at_ms=1, data=LARGE, is_unique=True))
     run(promote(keys))

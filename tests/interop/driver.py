@@ -18,7 +18,7 @@ from datetime import datetime, timezone
 
 import msgpack
 
-from chasquimq import BackoffSpec, Queue, QueueEvents, UnrecoverableError, Worker
+from chasquimq import BackoffSpec, Queue, QueueEvents, UnrecoverableError, Worker, version
 
 LINE_LIMIT = 1 << 24
 
@@ -76,10 +76,12 @@ class Work:
             await self.gate.wait()
         if job.name in self.hopeless:
             tell(ended=run | {"outcome": "hopeless"})
-            raise UnrecoverableError(f"{job.name} is hopeless")
+            message = f"{job.name} is hopeless"
+            raise UnrecoverableError(message)
         if number <= self.failures.get(job.name, 0):
             tell(ended=run | {"outcome": "failed"})
-            raise RuntimeError(f"{job.name} failed in run {number}")
+            message = f"{job.name} failed in run {number}"
+            raise RuntimeError(message)
         tell(ended=run | {"outcome": "ok"})
         return self.returns.get(job.name)
 
@@ -90,6 +92,9 @@ class Party:
     def __init__(self, redis_url, first_attempt):
         self.redis_url = redis_url
         self.first_attempt = first_attempt
+        self.forget()
+
+    def forget(self):
         self.queues = {}
         self.jobs = {}
         self.works = []
@@ -99,6 +104,9 @@ class Party:
         if name not in self.queues:
             self.queues[name] = Queue(name, redis_url=self.redis_url)
         return self.queues[name]
+
+    async def version(self):
+        return version()
 
     async def add(self, queue, job):
         added = await self.queue(queue).add(**arguments_of(job))
@@ -138,11 +146,12 @@ class Party:
 
     async def stop(self):
         """Answers when the workers have drained."""
-        works, self.works = self.works, []
+        works = list(self.works)
         for work in works:
             await work.worker.close()
         for work in works:
             await work.running
+        self.works = [work for work in self.works if work not in works]
 
     async def watch(self, queue):
         events = QueueEvents(queue, redis_url=self.redis_url, last_event_id="0")
@@ -170,7 +179,7 @@ class Party:
             await events.close()
         for queue in self.queues.values():
             await queue.close()
-        self.__init__(self.redis_url, self.first_attempt)
+        self.forget()
 
     async def carry_out(self, number, order, arguments):
         try:

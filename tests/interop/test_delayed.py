@@ -51,7 +51,9 @@ def test_a_delayed_job_of_ours_whose_id_nobody_chose_is_cancelled_by_the_referen
     assert keys_left() == (0, 0)
 
 
-def test_a_waiting_retry_is_cancelled_by_ours_whoever_ran_the_job(pair, queue_name, keys_left, ours):
+def test_a_waiting_retry_is_cancelled_by_ours_whoever_ran_the_job(
+    pair, queue_name, keys_left, ours
+):
     producer, worker = pair
     producer.watch(queue_name)
     worker.work(queue_name, plan={"failures": {"flaky": 1}})
@@ -94,7 +96,9 @@ def test_a_delayed_id_is_taken_for_both(pair, queue_name, keys_left):
     assert (run.name, run.data) == ("first", 1)
 
 
-def test_a_delayed_id_is_taken_for_both_when_they_add_it_at_once(ours, theirs, queue_name, keys_left):
+def test_a_delayed_id_is_taken_for_both_when_they_add_it_at_once(
+    ours, theirs, queue_name, keys_left
+):
     ids = [f"id-{i}" for i in range(100)]
     under_way = [
         (party, party.order("add_bulk", queue=queue_name, jobs=[

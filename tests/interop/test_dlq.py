@@ -84,9 +84,8 @@ def test_two_replays_at_once_move_each_dead_letter_once(ours, theirs, queue_name
     assert server.client().xlen(f"{{chasqui:{queue_name}}}:stream") == len(ids)
 
 
-@pytest.mark.parametrize("name", ["ours", "theirs"])
-def test_entries_that_are_no_jobs_end_as_the_same_dead_letters(request, queue_name, server, name):
-    worker = request.getfixturevalue(name)
+def test_entries_that_are_no_jobs_end_as_the_same_dead_letters(either, queue_name, server):
+    worker = either
     stream = f"{{chasqui:{queue_name}}}:stream"
     sources = [server.client().xadd(stream, fields).decode() for fields, _ in NO_JOBS]
     worker.work(queue_name, max_payload_bytes=1_000)
@@ -97,6 +96,19 @@ def test_entries_that_are_no_jobs_end_as_the_same_dead_letters(request, queue_na
         for source in sources
     ] == [expected for _, expected in NO_JOBS]
     assert worker.started == []
+
+
+def test_a_job_that_may_not_run_at_all_ends_as_a_dead_letter(either, theirs, queue_name):
+    """Only the reference engine lets one add such a job."""
+    worker = either
+    job_id = theirs.add(queue_name, "never", {"k": 1}, attempts=0)
+    worker.watch(queue_name)
+    worker.work(queue_name)
+    [told] = worker.has_seen("dlq", job_id)
+    assert (told.job_name, told.fields["attempt"]) == ("never", 0)
+    [letter] = worker.dead_letters(queue_name)
+    assert (letter["reason"], letter["name"]) == ("retries_exhausted", "never")
+    assert (decode(letter["payload"]).id, worker.started) == (job_id, [])
 
 
 def test_dead_letters_that_are_no_jobs_are_not_replayed(pair, queue_name, server):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.support.eventually import eventually_sync
 from tests.support.party import packed
 
 pytestmark = pytest.mark.servers("redis-8.6")
@@ -61,8 +62,19 @@ def test_nothing_is_stored_by_a_worker_that_keeps_no_results(pair, queue_name):
     assert reader.results(queue_name, job_id) == [None]
 
 
-def test_waiting_for_a_job_that_ours_gave_up_tells_why(ours, theirs, queue_name):
-    theirs.work(queue_name, plan={"hopeless": ["hard"]}, store_results=True)
+def test_ours_is_told_why_a_job_it_waits_for_is_given_up(ours, theirs, queue_name, server):
+    theirs.work(queue_name, plan={"hopeless": ["hard"], "is_held": True})
     job_id = ours.add(queue_name, "hard", None)
+    waiting = ours.order("wait", job_id=job_id, timeout=10)
+    eventually_sync(lambda: any(each["cmd"] == "xread" for each in server.client().client_list()))
+    theirs.ask("release")
+    with pytest.raises(AssertionError, match=r"JobFailedError.*unrecoverable.*hard is hopeless"):
+        ours.answer(waiting)
+
+
+def test_ours_is_told_why_a_job_was_given_up_before_it_waits(ours, theirs, queue_name):
+    theirs.work(queue_name, plan={"hopeless": ["hard"]})
+    job_id = ours.add(queue_name, "hard", None)
+    eventually_sync(lambda: ours.dead_letters(queue_name))
     with pytest.raises(AssertionError, match=r"JobFailedError.*unrecoverable"):
-        ours.ask("wait", job_id=job_id, timeout=10)
+        ours.ask("wait", job_id=job_id, timeout=3)

@@ -9,6 +9,7 @@ from tests.support.party import PATIENCE_SECS, job
 
 pytestmark = pytest.mark.servers("redis-8.6")
 
+LEASE_MS = 30_000
 QUICK = {"kind": "fixed", "delay_ms": 20, "jitter_ms": 0}
 
 
@@ -26,9 +27,15 @@ class Keys:
         delayed = client.zcard(f"{tag}:delayed")
         return client.xlen(f"{tag}:stream"), pending, delayed, client.xlen(f"{tag}:dlq")
 
-    def pending_of(self, consumer):
-        consumers = self._client.xinfo_consumers(f"{self._tag}:stream", "default")
-        return next((each["pending"] for each in consumers if each["name"] == consumer), 0)
+    def consumers(self):
+        """How much each consumer holds that has ever read."""
+        found = self._client.xinfo_consumers(f"{self._tag}:stream", "default")
+        return {each["name"].decode(): each["pending"] for each in found}
+
+    def claimable(self):
+        """How many entries are pending for so long that the next reader claims them."""
+        pending = self._client.xpending_range(f"{self._tag}:stream", "default", "-", "+", 1_000)
+        return sum(each["time_since_delivered"] > LEASE_MS for each in pending)
 
     def waiting(self):
         """How many entries no consumer was given yet."""
@@ -84,16 +91,13 @@ def test_every_job_succeeds_exactly_once_in_one_of_two_workers(ours, theirs, que
     assert Counter(run.number for run in runs if run.name == "flaky") == {1: 40, 2: 40, 3: 40}
     assert Counter(run.number for run in runs if run.name == "later-flaky") == {1: 40, 2: 40}
     assert Counter(run.number for run in runs if run.name in {"plain", "later"}) == {1: 320}
-    assert len(ours.ended) > 10
-    assert len(theirs.ended) > 10
+    assert len(ours.started + theirs.started) == len(runs)
+    assert min(len(ours.ended), len(theirs.ended)) > 10
     assert keys.contents() == (0, 0, 0, 0)
 
 
-@pytest.mark.parametrize("first", ["ours", "theirs"])
-def test_one_promoter_leads_among_both_and_the_other_follows(
-    ours, theirs, queue_name, keys, first
-):
-    leader, follower = (ours, theirs) if first == "ours" else (theirs, ours)
+def test_one_promoter_leads_among_both_and_the_other_follows(pair, queue_name, keys):
+    leader, follower = pair
     leader.work(queue_name, consumer_id="leader")
     eventually_sync(lambda: keys.leader() == "leader")
     follower.work(queue_name, consumer_id="follower")
@@ -103,7 +107,7 @@ def test_one_promoter_leads_among_both_and_the_other_follows(
 
     def all_have_run():
         holders[keys.leader()] += 1
-        return set(ids) <= succeeded((ours, theirs))
+        return set(ids) <= succeeded(pair)
 
     eventually_sync(all_have_run)
     assert holders.keys() == {"leader"}
@@ -114,32 +118,58 @@ def test_one_promoter_leads_among_both_and_the_other_follows(
     leader.restart()
     job_id = leader.add(queue_name, "later", None, delay_ms=50)
     follower.has_run(job_id)
-    runs = ours.ended + theirs.ended
+    runs = leader.ended + follower.ended
     assert Counter(run.id for run in runs) == Counter([*ids, job_id])
 
 
-@pytest.mark.parametrize("backlog", [0, 200])
-def test_jobs_that_a_stopping_worker_of_ours_has_not_begun_run_at_once_in_the_other(
-    ours, theirs, queue_name, keys, backlog
-):
-    """With more jobs waiting in the stream than those handed back, and with none."""
-    quick = ours.add_bulk(queue_name, [job("quick", i) for i in range(500)])
-    slow = ours.add_bulk(queue_name, [job("slow", i) for i in range(40 + backlog)])
-    ours.work(queue_name, plan={"held": ["slow"]}, consumer_id="ours", concurrency=4,
-              max_attempts=1)  # fmt: skip
+def with_jobs_read_ahead(ours, queue, keys, count, lease_ms=LEASE_MS):
+    """Let ours have begun four slow jobs and have read more of them, of `count`; ids by that."""
+    quick = ours.add_bulk(queue, [job("quick", i) for i in range(500)])
+    slow = ours.add_bulk(queue, [job("slow", i) for i in range(count)])
+    ours.work(queue, plan={"held": ["slow"]}, consumer_id="ours", concurrency=4, max_attempts=1,
+              claim_min_idle_ms=lease_ms)  # fmt: skip
     ours.has_run(*quick)
-    # It reads ahead while handlers are quick; now four run and the rest of what it read waits.
-    eventually_sync(lambda: keys.pending_of("ours") > 4 and keys.waiting() <= backlog)
-    theirs.work(queue_name, max_attempts=1)
+    eventually_sync(lambda: keys.consumers().get("ours", 0) > 4)
+    ours.until(lambda: len(ours.started) == len(quick) + 4)
+    begun = {run.id for run in ours.started if run.name == "slow"}
+    return begun, set(slow) - begun
+
+
+def test_jobs_that_ours_hands_back_when_it_stops_run_in_the_other_that_waits_for_some(
+    ours, theirs, queue_name, keys
+):
+    begun, rest = with_jobs_read_ahead(ours, queue_name, keys, 40)
+    eventually_sync(lambda: keys.waiting() == 0)
+    theirs.work(queue_name, max_attempts=1, consumer_id="theirs")
+    eventually_sync(lambda: "theirs" in keys.consumers())
+    finish_stopping(ours, ours.order("stop"), theirs, begun, rest)
+    eventually_sync(lambda: keys.contents() == (0, 0, 0, 0))
+
+
+@pytest.mark.parametrize("lease_ms", [LEASE_MS, LEASE_MS // 10], ids=["same", "shorter"])
+def test_jobs_that_ours_hands_back_when_it_stops_run_first_in_the_other_that_comes_later(
+    ours, theirs, queue_name, keys, lease_ms
+):
+    """Whether the leases of ours are as long as the other's or shorter."""
+    begun, rest = with_jobs_read_ahead(ours, queue_name, keys, 240, lease_ms)
     stopping = ours.order("stop")
-    held = {run.id for run in ours.started if run.name == "slow"}
-    theirs.has_run(*(set(slow) - held))
+    handed_back = eventually_sync(keys.claimable)
+    theirs.work(queue_name, max_attempts=1, concurrency=1)
+    finish_stopping(ours, stopping, theirs, begun, rest)
+    first = [run.data for run in theirs.ended[:handed_back]]
+    assert sorted(first) == list(range(len(begun), len(begun) + handed_back))
+    eventually_sync(lambda: keys.contents() == (0, 0, 0, 0))
+
+
+def finish_stopping(ours, stopping, theirs, begun, rest):
+    """What was not begun runs in theirs, before its lease would run out; what was, in ours."""
+    theirs.has_run(*rest)
     ours.ask("release")
     ours.answer(stopping)
-    assert keys.contents() == (0, 0, 0, 0)
-    runs = [run for run in ours.ended + theirs.ended if run.name == "slow"]
-    assert Counter(run.id for run in runs) == Counter(slow)
-    assert {run.by for run in runs if run.id in held} == {"ours"}
+    slow = [run for run in ours.ended + theirs.ended if run.name == "slow"]
+    assert Counter((run.id, run.by, run.number) for run in slow) == Counter(
+        [(job_id, "ours", 1) for job_id in begun] + [(job_id, "reference", 1) for job_id in rest]
+    )
 
 
 def test_jobs_of_a_worker_that_crashed_run_in_the_other(pair, queue_name, keys):
@@ -148,21 +178,23 @@ def test_jobs_of_a_worker_that_crashed_run_in_the_other(pair, queue_name, keys):
     crashing.work(queue_name, plan={"is_held": True})
     crashing.until(lambda: len(crashing.started) == 3)
     crashing.kill()
-    other.work(queue_name, claim_min_idle_ms=200, read_block_ms=50)
+    other.work(queue_name, claim_min_idle_ms=500, read_block_ms=50)
     runs = other.has_run(*ids)
-    assert sorted(run.id for run in runs) == sorted(ids)
+    # For ours the run that crashed counts; the reference engine tells its handlers nothing of it.
+    number = 2 if other.name == "ours" else 1
+    assert sorted((run.id, run.number) for run in runs) == [(each, number) for each in sorted(ids)]
     eventually_sync(lambda: keys.contents() == (0, 0, 0, 0))
 
 
 def test_a_long_run_in_ours_is_not_taken_over_by_the_reference_engine(
     ours, theirs, queue_name, keys
 ):
-    lease_ms = 1_000
+    lease_ms = 1_500
     job_id = ours.add(queue_name, "long", None)
     ours.work(queue_name, plan={"held": ["long"]}, claim_min_idle_ms=lease_ms)
     ours.until(lambda: ours.started)
     theirs.work(queue_name, claim_min_idle_ms=lease_ms, read_block_ms=50)
-    later = [ours.add(queue_name, "later", None, delay_ms=each) for each in (1_200, 1_800, 2_400)]
+    later = [ours.add(queue_name, "later", None, delay_ms=each) for each in (2_000, 3_500)]
     eventually_sync(lambda: set(later) <= succeeded((ours, theirs)))
     ours.ask("release")
     ours.has_run(job_id)

@@ -1,6 +1,7 @@
 """Another process with one of the two packages in it, for tests in which both work on one queue."""
 
 import json
+import os
 import subprocess
 import threading
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import msgpack  # type: ignore[import-untyped]
 
 DRIVER = Path(__file__).parents[1] / "interop" / "driver.py"
 PATIENCE_SECS = 15.0
+_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +148,8 @@ class Party:
         """Wait until `fact`, about this party's reports, is true; looks when there is news."""
         with self._news:
             if not self._news.wait_for(fact, timeout):
-                message = f"still not so after {timeout} s: {self._ended} {self._events}"
+                last = [*self._ended[-_SHOWN:], *self._events[-_SHOWN:]]
+                message = f"still not so after {timeout} s; the last of {self!r} were {last}"
                 raise AssertionError(message)
 
     def has_run(self, *job_ids: str) -> list[HandlerRun]:
@@ -155,8 +158,11 @@ class Party:
         self.until(lambda: wanted <= {run.id for run in self._ended if run.outcome == "ok"})
         return self.ended
 
-    def has_seen(self, name: str, *job_ids: str) -> list[SeenEvent]:
-        """Wait until this event of each job was seen, and return all of that name, in order."""
+    def has_seen(self, name: str, *job_ids: str | None) -> list[SeenEvent]:
+        """Wait until this event of each job was seen, and return all of that name, in order.
+
+        The events of the whole queue are those of job None.
+        """
         wanted = set(job_ids)
         self.until(lambda: wanted <= {each.job_id for each in self._events if each.name == name})
         return [each for each in self.events if each.name == name]
@@ -196,7 +202,12 @@ class Party:
     def _launch(self) -> None:
         self._has_ended = False
         self._process = subprocess.Popen(
-            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            self._command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            # What leads to our package must not lead the reference engine's Python there.
+            env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
         )
         self._listening = threading.Thread(target=self._listen, daemon=True)
         self._listening.start()

@@ -13,14 +13,14 @@ async def test_events_tell_the_life_of_a_job_to_any_process(server, queue, queue
             raise ConnectionError(message)
 
     told = []
-    async with QueueEvents(queue_name, redis_url=server.url) as events:
-        async with running(make_worker(fails_once)):
-            job = await queue.add("call", None)
-            async for event in events:
-                if event.job_id == job.id:
-                    told.append(event)
-                if event.name == "completed":
-                    break
+    watching = QueueEvents(queue_name, redis_url=server.url)
+    async with watching as events, running(make_worker(fails_once)):
+        job = await queue.add("call", None)
+        async for event in events:
+            if event.job_id == job.id:
+                told.append(event)
+            if event.name == "completed":
+                break
 
     assert sorted(event.name for event in told) == sorted(
         ["waiting", "active", "failed", "retry-scheduled", "waiting", "active", "completed"]

@@ -1,86 +1,42 @@
 """`BlockingConnection`: the synchronous twin of `Connection`, for threads without an event loop.
 
 Used by the lease thread, by `SyncQueue` and by Spark executors. It sends the same calls and takes
-the same decisions (`insist.py`); only the waiting differs. A lock lets threads share it. After a
-fork the child drops the inherited socket and opens its own.
+the same decisions (`insist.py`, `access.py`); only the waiting differs. A lock lets threads share
+it. After a fork the child drops the inherited socket and opens its own.
 """
 
 import asyncio
-import contextlib
 import os
-import socket
 import threading
-import time
-from typing import TypeVar
+import weakref
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import Any, TypeVar
 
-from hiredis import HiredisError, Reader
+from hiredis import ReplyError
 
-from chasquimq.broker import embedded
-from chasquimq.broker.call import Call, Reply
-from chasquimq.broker.insist import (
-    AskAt,
-    Conduct,
-    Exchange,
-    Insisting,
-    Leave,
+from chasquimq.broker.access import (
+    CLOSED_BY_US,
+    Access,
+    Dial,
+    FetchCredentials,
     LinkLostError,
     Pause,
+    Talk,
+    overdue,
 )
-from chasquimq.broker.options import (
-    ConnectionOptions,
-    provided_credentials,
-    ssl_context,
-    url_credentials,
-)
-from chasquimq.broker.server import Credentials, ServerInfo, login
-from chasquimq.broker.topology import Ask
+from chasquimq.broker.blocking_link import BlockingLink
+from chasquimq.broker.call import Call, Reply
+from chasquimq.broker.embedded_use import EmbeddedUse
+from chasquimq.broker.insist import Action, Conduct, Exchange, Leave
+from chasquimq.broker.options import ConnectionOptions, provided_credentials, ssl_context
+from chasquimq.broker.server import Credentials, ServerInfo
 from chasquimq.broker.url import Address, Target, TargetKind
-from chasquimq.errors import ChasquiError, ConnectionFailedError, RedisError, ShutdownError
+from chasquimq.clock import monotonic_s
+from chasquimq.errors import ChasquiError
 
 T = TypeVar("T")
-
-_CHUNK = 65_536
-_NOTHING = object()
-
-
-class BlockingLink:
-    """One live socket: send requests, wait for as many replies."""
-
-    def __init__(self, sock: socket.socket, response_timeout_ms: int) -> None:
-        """Take over a connected socket."""
-        self._socket = sock
-        self._timeout = response_timeout_ms / 1_000
-        self._reader = Reader(notEnoughData=_NOTHING)
-
-    def exchange(self, requests: list[bytes], block_ms: int = 0) -> list[Reply]:
-        """Send and wait; `LinkLostError` when the server stays silent or the socket breaks."""
-        replies: list[Reply] = []
-        try:
-            self._socket.settimeout(self._timeout + block_ms / 1_000)
-            self._socket.sendall(b"".join(requests))
-            while len(replies) < len(requests):
-                reply = self._reader.gets()
-                if reply is not _NOTHING:
-                    replies.append(reply)
-                    continue
-                data = self._socket.recv(_CHUNK)
-                if not data:
-                    msg = "the server closed the connection"
-                    raise LinkLostError(msg)
-                self._reader.feed(data)
-        except (OSError, HiredisError) as error:
-            self.close()
-            raise LinkLostError(str(error) or type(error).__name__) from error
-        return replies
-
-    def close(self) -> None:
-        """Drop the socket."""
-        self._socket.close()
-
-    def interrupt(self) -> None:
-        """End an exchange that another thread is waiting in."""
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
 
 
 class BlockingConnection:
@@ -99,185 +55,212 @@ class BlockingConnection:
         A credential provider is asynchronous: it is run on `loop`, the one it belongs to, or on a
         loop of its own if there is none.
         """
-        self._conduct = Conduct(target, options, slot_key=slot_key)
         self._target = target
         self._options = options
         self._loop = loop
-        self._lock = threading.Lock()
-        self._link: BlockingLink | None = None
-        self._pid = os.getpid()
-        self._closed = threading.Event()
+        self._access: Access[BlockingLink] = Access(target, options, slot_key=slot_key)
+        self._conduct = Conduct(self._access)
+        self._forget_sockets()
+        _connections.add(self)
 
     def __repr__(self) -> str:
         """Show where it leads and whether it is up; never a secret."""
-        state = "open" if self._link else "not open"
-        return f"<BlockingConnection {self._target.safe_text} {state}>"
+        return f"<BlockingConnection {self._target.safe_text} {self._link or 'not open'}>"
+
+    @property
+    def server(self) -> ServerInfo | None:
+        """What the server can do; None before the first call."""
+        return self._access.server
 
     def ready(self) -> ServerInfo:
         """Open the connection if need be and say what the server can do."""
-        with self._lock:
-            self._live_link(self._deadline())
-        assert self._conduct.server is not None  # noqa: S101 -- set by every successful opening
-        return self._conduct.server
+        deadline = self._take_turn()
+        try:
+            self._live_link(deadline)
+        finally:
+            self._lock.release()
+        assert self._access.server is not None  # noqa: S101 -- set by every successful opening
+        return self._access.server
 
     def run(self, call: Call[T]) -> T:
         """Carry out `call` and return what its replies mean."""
-        with self._lock:
-            replies = self._drive(self._conduct.insist(call, None))
+        deadline = self._take_turn()
+        try:
+            first = self._first_try(call)
+            if isinstance(first, list) and not any(type(each) is ReplyError for each in first):
+                replies = first
+            else:
+                replies = self._carry_out(self._conduct.insist(call, first), deadline)
+        finally:
+            self._lock.release()
         return call.parse(replies)
 
     def close(self) -> None:
         """Drop the socket. Idempotent; a call that waits in another thread ends with an error."""
         self._closed.set()
-        link = self._link
-        if link is not None:
+        for link in list(self._links):
             link.interrupt()
         with self._lock:
-            self._leave()
+            self._drop(CLOSED_BY_US)
+            self._embedded.end()
 
     def reopen(self) -> None:
         """Allow calls again after `close`."""
         self._closed.clear()
 
-    def _drive(self, steps: Insisting) -> list[Reply]:
-        deadline = self._deadline()
-        outcome: list[Reply] | None = None
+    def forked(self) -> None:
+        """Forget, in a forked child, what is the parent's; its socket stays open there."""
+        for link in self._links:
+            link.abort("it belongs to the parent process")
+        self._forget_sockets()
+
+    def _forget_sockets(self) -> None:
+        # New locks too: after a fork the old ones may be held by a thread that is not there.
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._embedded = EmbeddedUse(self._target.directory)
+        self._link: BlockingLink | None = None
+        # Every link with an open socket, for `close` in another thread.
+        self._links: list[BlockingLink] = []
+
+    def _take_turn(self) -> float:
+        """Wait for the other threads; the deadline of the call counts from before that."""
+        patience_s = self._options.patience_ms / 1_000
+        deadline = monotonic_s() + patience_s
+        if not self._lock.acquire(timeout=patience_s):
+            raise self._access.out_of_patience()
+        return deadline
+
+    def _first_try(self, call: Call[T]) -> list[Reply] | LinkLostError | None:
+        """How the call went over the link that is open, if one is."""
+        if self._link is None or self._link.lost is not None:
+            return None
+        timeout_ms = self._options.response_timeout_ms + call.block_ms
         try:
-            action = next(steps)
-            while True:
+            return self._link.exchange(call.requests, timeout_ms / 1_000)
+        except LinkLostError as lost:
+            return lost
+
+    def _carry_out(self, steps: Generator[Action[BlockingLink], Any, T], deadline: float) -> T:
+        answer: object = None
+        with closing(steps):
+            try:
+                action = next(steps)
+                while True:
+                    try:
+                        answer = self._do(action, deadline)
+                    except (LinkLostError, ChasquiError, OSError, UnicodeError) as error:
+                        action = steps.throw(error)
+                    else:
+                        action = steps.send(answer)
+            except StopIteration as done:
+                result: T = done.value
+                return result
+
+    def _do(self, action: Action[BlockingLink], deadline: float) -> object:
+        match action:
+            case Exchange(requests, block_ms):
+                timeout_ms = self._options.response_timeout_ms + block_ms
+                return self._live_link(deadline).exchange(requests, timeout_ms / 1_000)
+            case Leave(reason):
+                self._drop(reason)
+                return None
+            case Pause(ms):
+                self._closed.wait(min(ms / 1_000, self._left(deadline)))
+                return None
+            case Dial() | Talk() | FetchCredentials():
+                timeout_s = min(self._options.connect_timeout_ms / 1_000, self._left(deadline))
                 try:
-                    match action:
-                        case Exchange(requests, block_ms):
-                            link = self._live_link(deadline)
-                            outcome = link.exchange(list(requests), block_ms)
-                        case AskAt(address, requests):
-                            outcome = self._ask(address, list(requests))
-                        case Leave():
-                            self._leave()
-                        case Pause(ms):
-                            self._pause(ms, deadline)
-                except LinkLostError as lost:
-                    self._leave()
-                    action = steps.throw(lost)
-                else:
-                    action = steps.send(outcome)
-        except StopIteration as done:
-            replies: list[Reply] = done.value
-            return replies
+                    return self._in_time(action, timeout_s)
+                except (OSError, LinkLostError) as error:
+                    if self._closed.is_set():
+                        raise self._access.shut() from None
+                    if isinstance(error, TimeoutError) and not isinstance(action, Talk):
+                        raise overdue(action, timeout_s) from None
+                    raise
 
-    def _ask(self, address: Address, requests: list[bytes]) -> list[Reply]:
-        link, _ = self._open(address)
-        try:
-            return link.exchange(requests)
-        finally:
-            link.close()
-
-    def _leave(self) -> None:
-        link, self._link = self._link, None
-        if link is not None:
-            link.close()
-
-    def _deadline(self) -> float:
-        return time.monotonic() + self._options.patience_ms / 1_000
-
-    def _pause(self, ms: float, deadline: float) -> None:
-        if time.monotonic() >= deadline:
-            raise self._conduct.out_of_patience()
-        self._closed.wait(ms / 1_000)
+    def _left(self, deadline: float) -> float:
+        """The seconds that a call may still wait; raises if there are none."""
+        if self._closed.is_set():
+            raise self._access.shut()
+        left_s = deadline - monotonic_s()
+        if left_s <= 0:
+            raise self._access.out_of_patience()
+        return left_s
 
     def _live_link(self, deadline: float) -> BlockingLink:
-        if self._pid != os.getpid():
-            self._leave()
-            self._pid = os.getpid()
-        attempt = 0
-        while self._link is None:
-            if self._closed.is_set():
-                msg = f"the connection to {self._target.safe_text} was closed"
-                raise ShutdownError(msg)
-            attempt += 1
-            try:
-                address = self._discover()
-                link, info = self._open(address)
-                try:
-                    self._conduct.accept(address, info)
-                except ConnectionFailedError:
-                    link.close()
-                    raise
-                self._link = link
-            except (ChasquiError, OSError) as error:
-                self._pause(self._conduct.pause_after_failure(error, attempt), deadline)
+        if self._link is None or self._link.lost is not None:
+            self._left(deadline)
+            self._drop("lost")
+            self._link = self._carry_out(self._access.link(), deadline)
         return self._link
 
-    def _discover(self) -> Address | None:
-        if self._target.kind in (TargetKind.UNIX, TargetKind.EMBEDDED):
-            return None
-        steps = self._conduct.topology.discover()
-        try:
-            ask = next(steps)
-            while True:
-                try:
-                    answer = self._question(ask)
-                except (RedisError, OSError) as error:
-                    ask = steps.throw(error)
-                else:
-                    ask = steps.send(answer)
-        except StopIteration as found:
-            address: Address = found.value
-            return address
+    def _drop(self, reason: str) -> None:
+        self._link = None
+        for link in self._links:
+            link.abort(reason)
+        self._links = []
 
-    def _question(self, ask: Ask) -> object:
-        link = self._socket(ask.address)
-        try:
-            opening = login(self._credentials(ask.address, for_sentinel=True))
-            replies = link.exchange([*opening, *ask.call.requests])
-            return ask.call.parse(replies[len(opening) :])
-        except LinkLostError as lost:
-            raise ConnectionFailedError(str(lost)) from None
-        finally:
-            link.close()
+    def _in_time(
+        self, step: Dial | Talk[BlockingLink] | FetchCredentials, timeout_s: float
+    ) -> object:
+        match step:
+            case Dial(address):
+                return self._dial(address, timeout_s)
+            case Talk(link, requests):
+                return link.exchange(requests, timeout_s)
+            case FetchCredentials(endpoint):
+                return self._fetch_credentials(endpoint, timeout_s)
 
-    def _open(self, address: Address | None) -> tuple[BlockingLink, ServerInfo]:
-        link = self._socket(address)
+    def _dial(self, address: Address | None, timeout_s: float) -> BlockingLink:
+        link = BlockingLink()
+        self._links = [each for each in self._links if each.lost is None]
+        self._links.append(link)
+        if self._closed.is_set():
+            # Asked after the link was put where `close` looks: one of the two sees the other.
+            raise self._access.shut()
         try:
-            greeting = self._conduct.greeting(self._credentials(address))
-            return link, greeting.parse(link.exchange(list(greeting.requests)))
-        except LinkLostError as lost:
-            raise ConnectionFailedError(str(lost)) from None
+            if address is None:
+                path = self._target.path
+                if self._target.kind is TargetKind.EMBEDDED:
+                    path = self._embedded.renew()
+                link.connect_to_path(path or "", timeout_s)
+            else:
+                tls = self._target.tls
+                name = (tls.server_name or address.host) if tls else ""
+                link.connect(address, timeout_s, (ssl_context(tls), name) if tls else None)
         except BaseException:
-            link.close()
+            link.abort("it could not be opened")
             raise
+        return link
 
-    def _credentials(
-        self, address: Address | None, *, for_sentinel: bool = False
-    ) -> Credentials | None:
-        if for_sentinel and self._target.kind is TargetKind.SENTINEL:
-            return url_credentials(self._target, for_sentinel=True)
+    def _fetch_credentials(self, endpoint: str | None, timeout_s: float) -> Credentials:
         provider = self._options.credential_provider
-        if provider is None:
-            return url_credentials(self._target)
-        question = provided_credentials(provider, str(address) if address else None)
-        if self._loop is None:
-            return asyncio.run(question)
-        asked = asyncio.run_coroutine_threadsafe(question, self._loop)
-        return asked.result(self._options.connect_timeout_ms / 1_000)
+        assert provider is not None  # noqa: S101 -- or nobody would ask
 
-    def _socket(self, address: Address | None) -> BlockingLink:
-        timeout = self._options.connect_timeout_ms / 1_000
-        if address is None:
-            path = self._target.path
-            if self._target.kind is TargetKind.EMBEDDED:
-                path = embedded.acquire(self._target.directory).socket_path
-            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            sock.settimeout(timeout)
+        async def fetch() -> Credentials:
+            async with asyncio.timeout(timeout_s):
+                return await provided_credentials(provider, endpoint)
+
+        if self._loop is not None and self._loop.is_running():
+            asked = asyncio.run_coroutine_threadsafe(fetch(), self._loop)
             try:
-                sock.connect(path or "")
-            except OSError:
-                sock.close()
+                return asked.result(timeout_s)
+            except TimeoutError:
+                asked.cancel()
                 raise
-        else:
-            sock = socket.create_connection((address.host, address.port), timeout)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if (tls := self._target.tls) is not None:
-                name = tls.server_name or address.host
-                sock = ssl_context(tls).wrap_socket(sock, server_hostname=name)
-        return BlockingLink(sock, self._options.response_timeout_ms)
+        # In a thread of its own, because this one may be running an event loop already.
+        with ThreadPoolExecutor(1, "chasquimq-credentials") as thread:
+            return thread.submit(asyncio.run, fetch()).result()
+
+
+_connections: weakref.WeakSet[BlockingConnection] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for connection in list(_connections):
+        connection.forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from chasquimq.broker import ring, scripts
-from chasquimq.broker.call import Call, Reply, Steps, call, command
+from chasquimq.broker.call import Call, Reply, Steps, call, checked, command
 from chasquimq.broker.ring import Ticket
 from chasquimq.broker.stream import Telling
 from chasquimq.errors import DecodeError
@@ -182,7 +182,7 @@ def wait_for_earlier(keys: QueueKeys, timeout_ms: int) -> Call[bool]:
     # Redis 6.2 cuts off to whole ms, and 0.001 s ends up as 0, which blocks for ever; hence the
     # half.
     request = command("BLPOP", keys.wake, f"{(max(1, timeout_ms) + 0.5) / 1_000:.4f}")
-    return Call((request,), lambda replies: bool(replies[0]), block_ms=timeout_ms)
+    return Call((request,), lambda replies: bool(checked(replies[0])), block_ms=timeout_ms)
 
 
 def retry(

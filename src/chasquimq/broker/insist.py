@@ -1,28 +1,27 @@
-"""What both kinds of connection decide alike: when to send again, where to turn, when to give up.
+"""What both kinds of connection decide alike about a call: when to send it again, when to give up.
 
-Free of I/O: `Insistence.steps` yields what should be done next and is told how it went. The asyncio
-connection and its blocking twin only do it.
+Free of I/O: `Conduct.insist` yields what should be done next and is told how it went. The asyncio
+connection and its blocking twin only do it. How to get to a server is in `access.py`.
 """
 
-import logging
-import random
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias
 
+from hiredis import ReplyError
+
+from chasquimq.broker.access import Access, L, LinkLostError, Pause, Step
 from chasquimq.broker.call import Call, Reply, command
-from chasquimq.broker.options import ConnectionOptions, reconnect_pause_ms
 from chasquimq.broker.refusal import Cure, Refusal, refusals
-from chasquimq.broker.server import Credentials, ServerInfo, handshake, warn_about_eviction
-from chasquimq.broker.topology import Topology
-from chasquimq.broker.url import Address, Target, TargetKind
-from chasquimq.errors import ConnectionFailedError, OutcomeUnknownError, ServerTooOldError
-
-log = logging.getLogger("chasquimq.broker")
-
-
-class LinkLostError(Exception):
-    """The socket is gone; what was pending may or may not have been carried out."""
+from chasquimq.broker.scripts import Script
+from chasquimq.broker.url import Address, TargetKind
+from chasquimq.errors import (
+    ChasquiError,
+    ConnectionFailedError,
+    OutcomeUnknownError,
+    ServerReplyError,
+    ShutdownError,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,156 +33,168 @@ class Exchange:
 
 
 @dataclass(frozen=True, slots=True)
-class AskAt:
-    """Send requests to another server, over a link of their own."""
-
-    address: Address
-    requests: Sequence[bytes]
-
-
-@dataclass(frozen=True, slots=True)
 class Leave:
-    """Stop using the present link."""
+    """Stop using the link of the last exchange."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """Let some time pass."""
-
-    ms: float
-
-
-Action: TypeAlias = Exchange | AskAt | Leave | Pause
-Insisting: TypeAlias = Generator[Action, Any, list[Reply]]
+Action: TypeAlias = Exchange | Leave | Step[L]
+Insisting: TypeAlias = Generator[Action[L], Any, list[Reply]]
 
 # After so many immediate corrections of one call something keeps changing: slow down.
 _QUICK_CURES = 2
 
 
-class Conduct:
-    """The decisions of one connection; knows no socket."""
+class Conduct(Generic[L]):
+    """The decisions about calls on one connection; knows no socket."""
 
-    def __init__(self, target: Target, options: ConnectionOptions, *, slot_key: bytes) -> None:
-        """Calls must concern the slot of `slot_key`."""
-        self.target = target
-        self.options = options
-        self.topology = Topology(target, slot_key)
-        self.address: Address | None = None
-        self.server: ServerInfo | None = None
-        self.reconnects = 0
-        self.last_problem = "no attempt was made"
-        self._probe_key = slot_key + b":probe"
-        self._chance = random.Random()  # noqa: S311 -- jitter, not secrets
-        self._was_connected = False
+    def __init__(self, access: Access[L]) -> None:
+        """`access` knows the way to the server."""
+        self._access = access
 
-    def insist(self, call: Call[Any], replies: list[Reply] | None) -> Insisting:
+    def insist(
+        self, call: Call[Any], first: list[Reply] | LinkLostError | None = None
+    ) -> Insisting[L]:
         """Send again what was not carried out, until all is answered or time is up.
 
-        The driver throws `LinkLostError` into the generator when a link breaks, and stops asking
-        when its patience ends by throwing `ConnectionFailedError`.
+        `first` is how a first attempt went, if there was one. The driver throws what goes wrong
+        into the generator: `LinkLostError` when a link breaks, `ConnectionFailedError` when none
+        can be had in time. A call that was lost on its way at least once, and never answered, does
+        not end with the latter, which would mean that nothing was sent.
         """
-        answers: list[Reply] = replies or [None] * len(call.requests)
-        todo = list(range(len(call.requests)))
-        if replies is not None:
-            todo = yield from self._cure(call, answers, todo, attempt=0)
-        attempt = 0
-        while todo:
-            attempt += 1
-            try:
-                again = yield Exchange([call.requests[i] for i in todo], call.block_ms)
-            except LinkLostError as lost:
-                if not call.repeatable:
-                    raise self.outcome_unknown(lost) from None
-                continue
-            for index, reply in zip(todo, again, strict=True):
-                answers[index] = reply
-            todo = yield from self._cure(call, answers, todo, attempt=attempt)
-        return answers
+        effort = _Effort(call)
+        outcome = first
+        try:
+            while effort.todo:
+                if outcome is None:
+                    outcome = yield from self._attempt(effort)
+                if isinstance(outcome, LinkLostError):
+                    yield from self._after_loss(effort, outcome)
+                else:
+                    effort.note(outcome)
+                    yield from self._cure(effort)
+                outcome = None
+                effort.attempt += 1
+        except (ConnectionFailedError, ShutdownError) as error:
+            raise self._honest(error, effort) from error.__cause__
+        return effort.answers
 
-    def _cure(
-        self, call: Call[Any], answers: list[Reply], among: list[int], *, attempt: int
-    ) -> Generator[Action, Any, list[int]]:
-        """Prepare for sending refused requests again; return which."""
-        host = self.address.host if self.address else ""
-        refused = [each for each in refusals(answers, host) if each.index in set(among)]
+    def _attempt(self, effort: "_Effort") -> Generator[Action[L], Any, list[Reply] | LinkLostError]:
+        try:
+            replies: list[Reply] = yield Exchange(effort.requests(), effort.call.block_ms)
+        except LinkLostError as lost:
+            return lost
+        return replies
+
+    def _after_loss(
+        self, effort: "_Effort", lost: LinkLostError
+    ) -> Generator[Action[L], Any, None]:
+        self._access.last_problem = str(lost)
+        if lost.sent:
+            effort.doubt = lost
+            if not effort.call.repeatable:
+                raise self._outcome_unknown(lost)
+        # The first loss is not the call's fault, later ones may be: some request or reply may be
+        # what breaks the link each time.
+        if effort.attempt:
+            yield Pause(self._access.pause_ms(effort.attempt))
+
+    def _cure(self, effort: "_Effort") -> Generator[Action[L], Any, None]:
+        """Prepare for sending refused requests again."""
+        access = self._access
+        refused = self._refused(effort)
         cures = {each.cure for each in refused}
-        if Cure.LOAD_SCRIPTS in cures:
-            yield Exchange([script.load_request() for script in call.scripts])
+        if refused:
+            access.last_problem = refused[0].text
         if Cure.MOVE in cures:
-            self.topology.moved_to(_destination(refused, Cure.MOVE))
+            access.topology.moved_to(_destination(refused, Cure.MOVE))
             yield Leave("the slot moved to another node")
         elif Cure.RECONNECT in cures:
-            self.topology.forget_owner()
-            yield Leave("the server is not a primary any more")
-        if cures & {Cure.WAIT, Cure.RECONNECT} or (refused and attempt > _QUICK_CURES):
-            yield Pause(reconnect_pause_ms(attempt + 1, self._chance))
-        for each in refused:
-            if each.cure is Cure.ASK:
-                address = _destination([each], Cure.ASK)
-                request = call.requests[each.index]
-                replies = yield AskAt(address, [command("ASKING"), request])
-                answers[each.index] = replies[1]
-        return [each.index for each in refused if each.cure is not Cure.ASK]
+            access.topology.forget_owner()
+            yield Leave("the server takes no writes any more")
+        elif Cure.LOAD_SCRIPTS in cures:
+            yield from self._load(effort.call.scripts)
+        if Cure.ASK in cures:
+            yield from self._ask(effort, refused)
+            refused = self._refused(effort)
+        effort.todo = [each.index for each in refused]
+        if refused and (cures & {Cure.WAIT, Cure.RECONNECT} or effort.attempt >= _QUICK_CURES):
+            yield Pause(access.pause_ms(effort.attempt + 1))
 
-    def greeting(self, credentials: Credentials | None) -> Call[ServerInfo]:
-        """The handshake of a new link."""
-        return handshake(
-            credentials,
-            database=self.target.database,
-            client_name=self.options.client_name,
-            probe_key=self._probe_key,
-        )
+    def _refused(self, effort: "_Effort") -> list[Refusal]:
+        host = self._access.address.host if self._access.address else ""
+        found = refusals(effort.answers, effort.todo, host)
+        if self._access.target.kind is TargetKind.CLUSTER:
+            return found
+        return [each for each in found if each.cure not in (Cure.MOVE, Cure.ASK)]
 
-    def accept(self, address: Address | None, info: ServerInfo) -> None:
-        """Take a greeted link into use, or refuse it with `ConnectionFailedError`."""
-        if not info.is_primary and self.target.kind is not TargetKind.CLUSTER:
-            msg = f"{address or self.target.safe_text} is a replica: name its primary or sentinels"
-            raise ConnectionFailedError(msg)
-        if not self._was_connected:
-            warn_about_eviction(info, self.target.safe_text)
-        self.reconnects += self._was_connected
-        self._was_connected = True
-        self.address = address
-        self.server = info
+    def _load(self, scripts: Sequence[Script]) -> Generator[Action[L], Any, None]:
+        """Give the server its scripts again; a server that will not have them says why."""
+        try:
+            replies = yield Exchange([script.load_request() for script in scripts])
+        except LinkLostError:
+            return
+        for reply in replies:
+            if isinstance(reply, ReplyError) and not refusals([reply], [0], ""):
+                raise ServerReplyError(str(reply))
 
-    def pause_after_failure(self, error: Exception, attempt: int) -> float:
-        """How many ms to wait before attempt + 1; raises when there should be none.
+    def _ask(self, effort: "_Effort", refused: list[Refusal]) -> Generator[Action[L], Any, None]:
+        """Put requests to the node that is taking the slot over; it may not know our scripts."""
+        asked = [each.index for each in refused if each.cure is Cure.ASK]
+        loads = [script.load_request() for script in effort.call.scripts]
+        requests = [*loads]
+        for index in asked:
+            requests += (command("ASKING"), effort.call.requests[index])
+        try:
+            replies = yield from self._access.visit(_destination(refused, Cure.ASK), requests)
+        except LinkLostError as lost:
+            yield from self._after_loss(effort, lost)
+        except (ChasquiError, OSError) as error:
+            # Not reached, so nothing was sent: the owner of the slot will say where to go next.
+            self._access.last_problem = str(error)
+        else:
+            for index, reply in zip(asked, replies[len(loads) + 1 :: 2], strict=True):
+                effort.answers[index] = reply
 
-        A connection that never worked is told at once: a wrong address should not look like a slow
-        server.
-        """
-        self.topology.forget_owner()
-        self.last_problem = str(error) or type(error).__name__
-        if isinstance(error, ServerTooOldError):
-            raise error
-        limit = self.options.reconnect_max_attempts
-        if not self._was_connected or (limit is not None and attempt >= limit):
-            msg = (
-                f"cannot connect to {self.target.safe_text}: {self.last_problem}; start a server "
-                "there, name another with redis_url or CHASQUI_REDIS_URL, or use embedded://"
+    def _honest(self, error: ChasquiError, effort: "_Effort") -> ChasquiError:
+        """The error itself, unless it would claim too much about a call that was sent."""
+        if effort.doubt is None or isinstance(error, OutcomeUnknownError):
+            return error
+        if isinstance(error, ShutdownError):
+            return ShutdownError(
+                f"{error.message} while a request was under way: it may or may not have been "
+                "carried out"
             )
-            raise ConnectionFailedError(msg) from error
-        log.warning("connection to %s failed (attempt %d): %s", self.target.safe_text, attempt,
-                    self.last_problem)  # fmt: skip
-        return reconnect_pause_ms(attempt, self._chance)
+        return self._outcome_unknown(effort.doubt, error.message)
 
-    def out_of_patience(self) -> ConnectionFailedError:
-        """The error for a call that waited long enough for a broken connection."""
-        msg = (
-            f"no connection to {self.target.safe_text} within "
-            f"{self.options.patience_ms / 1_000:g} s; last problem: {self.last_problem}"
-        )
-        return ConnectionFailedError(msg)
-
-    def outcome_unknown(self, lost: Exception) -> OutcomeUnknownError:
+    def _outcome_unknown(self, lost: LinkLostError, since: str = "") -> OutcomeUnknownError:
         """The error for a call that may have been carried out and must not be repeated blindly."""
-        msg = (
-            f"the connection to {self.target.safe_text} broke ({lost}) after the request was sent: "
-            "it may or may not have been carried out; look before you repeat it"
+        return OutcomeUnknownError(
+            f"the connection to {self._access.target.safe_text} broke ({lost}) after the request "
+            "was sent: it may or may not have been carried out; look before you repeat it"
+            + (f" (since then: {since})" if since else "")
         )
-        return OutcomeUnknownError(msg)
+
+
+class _Effort:
+    """How far one call has come."""
+
+    __slots__ = ("answers", "attempt", "call", "doubt", "todo")
+
+    def __init__(self, call: Call[Any]) -> None:
+        self.call = call
+        self.answers: list[Reply] = [None] * len(call.requests)
+        self.todo = list(range(len(call.requests)))
+        self.attempt = 0
+        self.doubt: LinkLostError | None = None
+
+    def requests(self) -> list[bytes]:
+        return [self.call.requests[index] for index in self.todo]
+
+    def note(self, replies: Sequence[Reply]) -> None:
+        for index, reply in zip(self.todo, replies, strict=True):
+            self.answers[index] = reply
 
 
 def _destination(refused: list[Refusal], cure: Cure) -> Address:

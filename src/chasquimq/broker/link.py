@@ -12,8 +12,15 @@ from typing import cast
 
 from hiredis import HiredisError, Reader, ReplyError
 
+from chasquimq.broker.access import (
+    CLOSED_BY_SERVER,
+    NOT_RESP,
+    LinkLostError,
+    loss_text,
+    silence_text,
+    stray_text,
+)
 from chasquimq.broker.call import Reply
-from chasquimq.broker.insist import LinkLostError
 
 
 class Pending:
@@ -40,11 +47,15 @@ class Link(asyncio.Protocol):
         self._reader = Reader(notEnoughData=_NOTHING)
         self._pending: deque[Pending] = deque()
         self._outgoing: list[bytes] = []
+        # How many calls, the last of the pending, are still in `_outgoing`.
+        self._unsent = 0
         self._transport: asyncio.Transport | None = None
         self._watch: asyncio.TimerHandle | None = None
+        self._heard_at = 0.0
         self._can_write = asyncio.Event()
         self._can_write.set()
-        self.lost: Exception | None = None
+        self._retired: str | None = None
+        self.lost: str | None = None
 
     def __repr__(self) -> str:
         """Show whether the socket lives and how many calls wait on it."""
@@ -56,13 +67,17 @@ class Link(asyncio.Protocol):
         loop = self._loop
         future: asyncio.Future[list[Reply]] = loop.create_future()
         if self.lost is not None:
-            future.set_exception(LinkLostError(str(self.lost)))
+            future.set_exception(LinkLostError(self.lost, sent=False))
+            return Pending(0, 0.0, future)
+        if not requests:
+            future.set_result([])
             return Pending(0, 0.0, future)
         deadline = loop.time() + self._response_timeout + block_ms / 1_000
         pending = Pending(len(requests), deadline, future)
         if not self._outgoing:
             loop.call_soon(self._flush)
         self._outgoing.extend(requests)
+        self._unsent += 1
         self._pending.append(pending)
         if self._watch is None:
             self._watch = loop.call_at(deadline, self._check_deadline)
@@ -73,32 +88,30 @@ class Link(asyncio.Protocol):
         if not self._can_write.is_set():
             await self._can_write.wait()
 
+    def retire(self, reason: str) -> None:
+        """Close as soon as the replies that are still owed to others have come."""
+        self._retired = reason
+        if not self._pending:
+            self.abort(reason)
+
     def abort(self, reason: str) -> None:
         """Drop the socket at once; every pending call ends with `LinkLostError`."""
-        transport = self._transport
-        self.connection_lost(ConnectionError(reason))
-        if transport is not None:
-            transport.abort()
+        self._lose(reason)
+        if self._transport is not None:
+            self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport (asyncio calls this)."""
-        # A cast, not a check: uvloop's transports do not derive from asyncio's.
+        # A cast and no check: the transports of uvloop do not derive from asyncio's.
         self._transport = cast("asyncio.Transport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell every caller, once (asyncio calls this)."""
-        if self.lost is not None:
-            return
-        self.lost = exc or ConnectionError("the server closed the connection")
-        self._can_write.set()
-        self._outgoing.clear()
-        if self._watch is not None:
-            self._watch.cancel()
-            self._watch = None
-        pending, self._pending = self._pending, deque()
-        for each in pending:
-            if not each.future.done():
-                each.future.set_exception(LinkLostError(str(self.lost)))
+        self._lose(str(exc or "") or CLOSED_BY_SERVER)
+
+    def eof_received(self) -> None:
+        """Tell every caller now: what is sent from here on would be lost (asyncio calls this)."""
+        self._lose(CLOSED_BY_SERVER)
 
     def pause_writing(self) -> None:
         """Hold producers back (asyncio calls this when the write buffer is full)."""
@@ -111,12 +124,14 @@ class Link(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Hand complete replies to their callers, in order (asyncio calls this)."""
         reader, queue = self._reader, self._pending
+        has_heard = False
         try:
             reader.feed(data)
             while (reply := reader.gets()) is not _NOTHING:
                 if not queue:
-                    self.abort("a reply arrived that nobody asked for")
+                    self.abort(stray_text(reply))
                     return
+                has_heard = True
                 pending = queue[0]
                 pending.replies.append(reply)
                 if reply.__class__ is ReplyError:
@@ -126,22 +141,50 @@ class Link(asyncio.Protocol):
                     if not pending.future.done():
                         pending.future.set_result(pending.replies)
         except HiredisError as error:
-            self.abort(f"the server does not speak RESP: {error}")
+            self.abort(f"{NOT_RESP}: {error}")
+            return
+        if has_heard:
+            self._heard_at = self._loop.time()
+            if self._retired is not None and not queue:
+                self.abort(self._retired)
+
+    def _lose(self, reason: str) -> None:
+        if self.lost is not None:
+            return
+        pending, self._pending = self._pending, deque()
+        self.lost = loss_text(reason, pending[0].replies) if pending else reason
+        self._can_write.set()
+        self._outgoing.clear()
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+        sent = len(pending) - self._unsent
+        for position, each in enumerate(pending):
+            if not each.future.done():
+                each.future.set_exception(LinkLostError(self.lost, sent=position < sent))
 
     def _flush(self) -> None:
+        if not self._outgoing or self._transport is None:
+            return
+        if self._transport.is_closing():
+            # The socket broke in this very turn and `connection_lost` is on its way: what has not
+            # been written yet can be sent again, whatever it is.
+            self._lose("the connection broke")
+            return
         outgoing, self._outgoing = self._outgoing, []
-        if outgoing and self._transport is not None:
-            self._transport.write(b"".join(outgoing))
+        self._unsent = 0
+        self._transport.write(b"".join(outgoing))
 
     def _check_deadline(self) -> None:
         self._watch = None
         if not self._pending:
             return
         # Replies come in order, so the head alone tells whether the server has gone quiet. A head
-        # that blocks on purpose carries a later deadline of its own.
-        deadline = self._pending[0].deadline
+        # that blocks on purpose carries a later deadline of its own; one that had to wait for
+        # those before it gets its time from the last reply on.
+        deadline = max(self._pending[0].deadline, self._heard_at + self._response_timeout)
         if self._loop.time() >= deadline:
-            self.abort(f"no reply within {self._response_timeout:g} s")
+            self.abort(silence_text(self._response_timeout))
         else:
             self._watch = self._loop.call_at(deadline, self._check_deadline)
 

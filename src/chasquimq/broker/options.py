@@ -1,5 +1,6 @@
 """How a connection behaves: time limits, reconnects, credentials, and the pace of attempts."""
 
+import inspect
 import random
 import ssl
 from collections.abc import Awaitable, Callable
@@ -56,7 +57,9 @@ def reconnect_pause_ms(attempt: int, chance: random.Random) -> float:
 async def provided_credentials(provider: CredentialProvider, endpoint: str | None) -> Credentials:
     """Ask a provider; whatever goes wrong there is a `ConnectionFailedError` that says so."""
     try:
-        answer: object = await provider(endpoint)
+        answer: object = provider(endpoint)
+        if inspect.isawaitable(answer):
+            answer = await answer
     except Exception as error:
         msg = f"credential_provider failed: {type(error).__name__}: {error}"
         raise ConnectionFailedError(msg) from error
@@ -67,19 +70,28 @@ async def provided_credentials(provider: CredentialProvider, endpoint: str | Non
     if not isinstance(user, str | None) or not isinstance(password, str | None):
         msg = "credential_provider must return text or None for user and password"
         raise ConnectionFailedError(msg)
+    if user is not None and password is None:
+        msg = "credential_provider returned a user without a password: return both, or (None, None)"
+        raise ConnectionFailedError(msg)
     return Credentials(user, password)
 
 
 def ssl_context(settings: TlsSettings) -> ssl.SSLContext:
-    """Verification on unless the URL turned it off."""
-    context = ssl.create_default_context(cafile=settings.ca_file)
+    """Verification on unless the URL turned it off. Files are read anew, so they may be renewed."""
+    name, file = "ssl_ca_certs", settings.ca_file
+    try:
+        context = ssl.create_default_context(cafile=settings.ca_file)
+        if settings.cert_file:
+            name, file = "ssl_certfile or ssl_keyfile", settings.cert_file
+            # Without a password of ours OpenSSL would ask for one on the terminal, and wait.
+            context.load_cert_chain(settings.cert_file, settings.key_file, password="")
+    except (OSError, ValueError) as error:
+        msg = f"{name} cannot be used ({file}): {error}; name a readable, unencrypted PEM file"
+        raise ConnectionFailedError(msg) from error
+    if not settings.check_hostname:
+        context.check_hostname = False
     if not settings.verify:
-        context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    elif not settings.check_hostname:
-        context.check_hostname = False
-    if settings.cert_file:
-        context.load_cert_chain(settings.cert_file, settings.key_file)
     return context
 
 

@@ -50,6 +50,8 @@ _CURES = {
     "ASK": Cure.ASK,
 }
 
+_REDIRECTION = re.compile(r"\w+ \d+ (?P<host>\S*):(?P<port>\d{1,5})", re.ASCII)
+
 # Before 7.0 a refusal that a script runs into arrives inside an error of the script's own.
 _IN_OLD_SCRIPT = re.compile(r"ERR Error running script .*: -(READONLY|NOREPLICAS) ")
 
@@ -73,9 +75,11 @@ def refusals(replies: Sequence[Reply], among: Iterable[int], known_host: str) ->
 
 def redirection(text: str, known_host: str) -> Address | None:
     """The address in a `MOVED` or `ASK`; an empty host means the host that was asked."""
-    host, _, port = text.rpartition(" ")[2].rpartition(":")
-    host = host.strip("[]") or known_host
-    return Address(host, int(port)) if host and port.isdecimal() else None
+    found = _REDIRECTION.fullmatch(text)
+    if found is None:
+        return None
+    host = found["host"].strip("[]") or known_host
+    return Address(host, int(found["port"])) if host else None
 
 
 def _refusal(index: int, text: str, known_host: str) -> Refusal | None:

@@ -9,6 +9,7 @@ from chasquimq.clock import Clock
 from chasquimq.config import ConsumerConfig
 from chasquimq.engine.gatherer import Gatherer
 from chasquimq.engine.leases import Leases
+from chasquimq.engine.teller import Teller
 from chasquimq.errors import ChasquiError
 from chasquimq.wire.keys import QueueKeys
 
@@ -26,14 +27,17 @@ class Acker:
         connection: Connection,
         keys: QueueKeys,
         config: ConsumerConfig,
+        *,
         leases: Leases,
+        teller: Teller,
         clock: Clock,
     ) -> None:
-        """Flushes begin with `gatherer.start`."""
+        """Flushes begin with `gatherer.start`; `teller` writes to the same connection."""
         self._connection = connection
         self._keys = keys
         self._group = config.group
         self._leases = leases
+        self._teller = teller
         self._clock = clock
         self._events_cap = config.events_max_stream_len if config.events_enabled else 0
         self._keeping = ResultKeeping()
@@ -49,6 +53,7 @@ class Acker:
         self.gatherer.add(completion)
 
     async def _flush(self, batch: list[Completion]) -> None:
+        await self._teller.gatherer.hurry()  # `active` comes before `completed`
         try:
             server = self._connection.server or await self._connection.ready()
             removed = await self._connection.run(

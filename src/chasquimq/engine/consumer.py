@@ -1,47 +1,40 @@
-"""`Consumer`: builds a worker's roles, starts them, settles deliveries, stops in order.
-
-Settlement has one funnel: whatever happened to a delivery, it passes through `_settle` or, if it
-could not be run, `_set_aside`; metrics and events are told there.
-"""
+"""`Consumer`: builds a worker's roles, starts them, and stops them in the right order."""
 
 import asyncio
 import logging
 import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
 
-from chasquimq.broker import delayed, dlq, stream
+from chasquimq.broker import stream
 from chasquimq.broker.blocking import BlockingConnection
 from chasquimq.broker.connection import Connection
-from chasquimq.broker.delayed import Relocation
-from chasquimq.broker.dlq import Burial
 from chasquimq.broker.options import ConnectionOptions
-from chasquimq.broker.results import OUTCOME_FAILED
-from chasquimq.broker.stream import Completion, Delivery, Telling
+from chasquimq.broker.stream import Delivery
 from chasquimq.broker.url import Target
 from chasquimq.clock import SYSTEM_CLOCK, Clock
-from chasquimq.config import UNIQUE_GRACE_SECS, ConsumerConfig
+from chasquimq.config import ConsumerConfig
 from chasquimq.engine.acker import Acker
-from chasquimq.engine.admission import Run, Unfit
-from chasquimq.engine.disposition import Bury, Failed, Ok, Outcome, Retry, after_failure
 from chasquimq.engine.executor import Executor, Handler
 from chasquimq.engine.leases import Leases
 from chasquimq.engine.promoter import Promoter
 from chasquimq.engine.reader import Reader
-from chasquimq.engine.relocator import Move, Relocator
+from chasquimq.engine.relocator import Relocator
+from chasquimq.engine.role import Role
+from chasquimq.engine.scheduler import Scheduler
+from chasquimq.engine.settlement import Settlement
 from chasquimq.engine.teller import Teller
-from chasquimq.errors import ChasquiError, DlqReason
-from chasquimq.metrics import (
-    DlqRouted,
-    JobOutcome,
-    JobOutcomeKind,
-    RetryScheduled,
-    report,
-)
-from chasquimq.wire.codec import pack
-from chasquimq.wire.entry import DeadLetter
-from chasquimq.wire.envelope import with_attempt
+from chasquimq.errors import ChasquiError
 from chasquimq.wire.keys import QueueKeys
 
 log = logging.getLogger("chasquimq.engine")
+
+# How long a stop waits for a server that does not answer: for roles to end, beyond a block that was
+# asked for; for what is left to write; and for anything once the worker was cut.
+_ROLES_GRACE_S = 1.0
+_FAREWELL_S = 10.0
+_CUT_S = 1.0
 
 
 class Consumer:
@@ -68,27 +61,26 @@ class Consumer:
         self._config = config
         self._keys = keys
         self._clock = clock
-        self._chance = chance or random.Random()  # noqa: S311 -- jitter, not secrets
-        self._events_cap = config.events_max_stream_len if config.events_enabled else 0
         self._main = Connection(target, options, slot_key=keys.tag)
-        self._leases = Leases(
-            BlockingConnection(target, options, slot_key=keys.tag, loop=asyncio.get_running_loop()),
-            keys,
-            group=config.group,
-            consumer=config.consumer_id,
-            lease_ms=config.claim_min_idle_ms,
-            clock=clock,
-        )
+        self._leases = self._keeper(target, options)
         self._teller = Teller(self._main, keys, config, clock)
-        self._acker = Acker(self._main, keys, config, self._leases, clock)
-        most = max(config.retry_inflight, config.dlq_inflight)
-        self._relocator = Relocator(self._main, self._leases, queue=keys.name, most=most)
+        self._acker = Acker(
+            self._main, keys, config, leases=self._leases, teller=self._teller, clock=clock
+        )
+        self._relocator = Relocator(
+            self._main,
+            leases=self._leases,
+            teller=self._teller,
+            queue=keys.name,
+            most=max(config.retry_inflight, config.dlq_inflight),
+        )
+        settlement = self._settlement(chance or random.Random())  # noqa: S311 -- jitter
         self._executor = Executor(
             handler,
             concurrency=config.concurrency,
             clock=clock,
             on_start=self._teller.active,
-            on_outcome=self._settle,
+            on_outcome=settlement.settle,
         )
         self._reader = Reader(
             self._main.sibling(),
@@ -98,9 +90,45 @@ class Consumer:
             leases=self._leases,
             teller=self._teller,
             clock=clock,
-            on_unfit=self._set_aside,
+            on_unfit=settlement.set_aside,
         )
         self._promoter = Promoter(self._main.sibling(), config.promoter())
+        self._leaders: list[Promoter | Scheduler] = []
+        if config.delayed_enabled:
+            self._leaders.append(self._promoter)
+        if config.run_scheduler:
+            self._leaders.append(self._scheduler())
+        self._roles: list[Role] = [self._reader, *self._leaders]
+        # In the order in which they end: events are also written on behalf of the others.
+        self._gatherers = (self._acker.gatherer, self._relocator.gatherer, self._teller.gatherer)
+        self._limits: set[asyncio.Timeout] = set()
+        self._is_cut = False
+
+    def _keeper(self, target: Target, options: ConnectionOptions) -> Leases:
+        loop = asyncio.get_running_loop()
+        return Leases(
+            BlockingConnection(target, options, slot_key=self._keys.tag, loop=loop),
+            self._keys,
+            group=self._config.group,
+            consumer=self._config.consumer_id,
+            lease_ms=self._config.claim_min_idle_ms,
+            clock=self._clock,
+        )
+
+    def _settlement(self, chance: random.Random) -> Settlement:
+        return Settlement(
+            self._keys,
+            self._config,
+            acker=self._acker,
+            relocator=self._relocator,
+            teller=self._teller,
+            clock=self._clock,
+            chance=chance,
+        )
+
+    def _scheduler(self) -> Scheduler:
+        config = replace(self._config.scheduler, queue_name=self._config.queue_name)
+        return Scheduler(self._main, config, clock=self._clock)
 
     def __repr__(self) -> str:
         """Show live state."""
@@ -112,13 +140,14 @@ class Consumer:
             await self._main.ready()
             await self._reader.join()
             self._leases.start()
-            for gatherer in (self._teller.gatherer, self._acker.gatherer, self._relocator.gatherer):
+            for gatherer in self._gatherers:
                 gatherer.start()
-            async with asyncio.TaskGroup() as roles:
-                roles.create_task(self._reader.run(stop), name="reader")
-                roles.create_task(self._unblock_reader(stop), name="reader-stop")
-                if self._config.delayed_enabled:
-                    roles.create_task(self._promoter.run(stop), name="promoter")
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(role.run(stop), name=role.name) for role in self._roles]
+                group.create_task(self._end_roles(stop, tasks), name="stop")
+        except BaseExceptionGroup as failures:
+            # The first role that failed ended the others; what it said is what callers expect.
+            raise failures.exceptions[0] from None
         finally:
             await self._stop()
 
@@ -128,44 +157,94 @@ class Consumer:
         return self._executor.running
 
     def cut(self) -> None:
-        """Cancel running handlers now; `run` then returns without waiting for its deadline."""
+        """Cancel running handlers now; `run` then returns soon, whatever the server does."""
+        self._is_cut = True
         self._executor.cut()
+        soon = asyncio.get_running_loop().time() + _CUT_S
+        for limit in self._limits:
+            limit.reschedule(min(soon, limit.when() or soon))
 
-    async def _unblock_reader(self, stop: asyncio.Event) -> None:
+    async def _end_roles(self, stop: asyncio.Event, tasks: "list[asyncio.Task[None]]") -> None:
+        """Once `stop` is set see to it that every role ends, be the server there or not.
+
+        A read is not cut off while the server may still answer it: the entries of its reply would
+        wait for their leases to run out.
+        """
         await stop.wait()
-        await self._reader.unblock()
+        self._reader.end()
+        async with self._within(self._config.block_ms / 1_000 + _ROLES_GRACE_S):
+            await asyncio.gather(
+                self._return_unstarted(), *(role.unblock(self._main) for role in self._roles)
+            )
+            await asyncio.wait(tasks)
+        for task in tasks:
+            task.cancel()
 
     async def _stop(self) -> None:
-        """Senders end before receivers: reader, slots, then those who write, last the connections.
+        """Senders end before receivers: the slots, then those who write, last the connections.
 
         Jobs that were read and not started go back uncounted. Those cut off at the deadline go back
         too, but their run counts.
         """
-        unstarted = [run.delivery for run in self._executor.take_waiting()]
-        await self._hand_back(unstarted)
-        cut_off = await self._executor.end(self._config.shutdown_deadline_secs)
-        if cut_off:
-            log.warning("%d handlers did not finish within %g s and were cut off", len(cut_off),
-                        self._config.shutdown_deadline_secs,
-                        extra={"queue": self._keys.name})  # fmt: skip
-        for run in cut_off:
-            run.delivery.deliveries += 1
-        await self._hand_back([run.delivery for run in cut_off])
-        await self._acker.gatherer.end()
-        await self._relocator.gatherer.end()
-        await self._teller.gatherer.end()
-        if self._config.delayed_enabled:
-            await self._promoter.release()
+        deadline_s = self._config.shutdown_deadline_secs
+        try:
+            _, cut_off = await asyncio.gather(
+                self._return_unstarted(), self._executor.end(deadline_s)
+            )
+            if cut_off:
+                log.warning("%d handlers did not finish within %g s and were cut off",
+                            len(cut_off), deadline_s,
+                            extra={"queue": self._keys.name})  # fmt: skip
+            for run in cut_off:
+                run.delivery.deliveries += 1
+            async with self._within(_FAREWELL_S):
+                await self._farewell([run.delivery for run in cut_off])
+        finally:
+            self._executor.cut()
+            for gatherer in self._gatherers:
+                gatherer.cut()
+            await asyncio.to_thread(self._leases.end)
+            for connection in (self._reader.connection, self._promoter.connection, self._main):
+                await connection.close()
+
+    async def _farewell(self, cut_off: list[Delivery]) -> None:
+        """Write what is left to write, and leave the group."""
+        await self._hand_back(cut_off)
+        for gatherer in self._gatherers:
+            await gatherer.end()
+        if self._main.server is None:
+            return
+        for leader in self._leaders:
+            await leader.release()
         await asyncio.to_thread(self._leases.end)
         await self._leave()
-        for connection in (self._reader.connection, self._promoter.connection, self._main):
-            await connection.close()
+
+    @asynccontextmanager
+    async def _within(self, limit_s: float) -> AsyncIterator[None]:
+        """Give up what is inside after `limit_s`; a cut leaves it less."""
+        if self._is_cut:
+            limit_s = min(_CUT_S, limit_s)
+        try:
+            async with asyncio.timeout(limit_s) as limit:
+                self._limits.add(limit)
+                try:
+                    yield
+                finally:
+                    self._limits.discard(limit)
+        except TimeoutError:
+            log.warning("stopping without the server, which did not answer in %g s: what was not "
+                        "written will be run again", limit_s,
+                        extra={"queue": self._keys.name})  # fmt: skip
+
+    async def _return_unstarted(self) -> None:
+        await self._hand_back([run.delivery for run in self._executor.take_waiting()])
 
     async def _hand_back(self, deliveries: list[Delivery]) -> None:
         if not deliveries:
             return
         try:
-            await self._main.run(self._reader.hand_back_call(deliveries))
+            async with self._within(_FAREWELL_S):
+                await self._main.run(self._reader.hand_back_call(deliveries))
         except ChasquiError as error:
             log.warning("%d deliveries were not handed back; their leases will run out: %s",
                         len(deliveries), error, extra={"queue": self._keys.name})  # fmt: skip
@@ -173,124 +252,8 @@ class Consumer:
             self._leases.drop(each.entry_id)
 
     async def _leave(self) -> None:
-        if self._main.server is None:
-            return
         try:
             config = self._config
             await self._main.run(stream.leave(self._keys, config.group, config.consumer_id))
         except ChasquiError as error:
             log.debug("consumer %s stays in the group: %s", self._config.consumer_id, error)
-
-    def _settle(self, run: Run, outcome: Outcome, duration_us: int) -> None:
-        """End a delivery whose handler has run: complete, retry, or dead-letter."""
-        if isinstance(outcome, Ok):
-            self._report(run, JobOutcomeKind.OK, duration_us)
-            self._acker.add(
-                Completion(
-                    run.delivery.entry_id,
-                    run.envelope.id,
-                    run.name,
-                    run.attempt,
-                    duration_us,
-                    outcome.value,
-                )
-            )
-            return
-        kind = JobOutcomeKind.PANIC if outcome.is_panic else JobOutcomeKind.ERR
-        self._report(run, kind, duration_us)
-        self._teller.failed(run, outcome.message, duration_us)
-        disposition = after_failure(
-            run,
-            outcome,
-            max_attempts=self._config.max_attempts,
-            curve=self._config.retry,
-            chance=self._chance,
-        )
-        match disposition:
-            case Retry():
-                self._relocator.add(self._retry(run, disposition))
-            case Bury(reason):
-                self._relocator.add(self._bury(run, reason, outcome))
-
-    def _set_aside(self, unfit: Unfit) -> None:
-        """End a delivery that no handler can run: dead-letter it as it is."""
-        delivery = unfit.delivery
-        log.warning("entry %s goes to the DLQ unrun: %s", delivery.entry_id.decode(), unfit.reason,
-                    extra={"queue": self._keys.name, "job_id": unfit.job_id})  # fmt: skip
-        letter = DeadLetter(
-            source_id=delivery.entry_id.decode(),
-            reason=unfit.reason,
-            payload=delivery.data or b"",
-            name=unfit.name,
-            detail=unfit.detail,
-            error=unfit.error,
-            attempts=unfit.attempts,
-            failed_at=self._clock.now_ms(),
-            consumer=self._config.consumer_id,
-        )
-        burial = Burial(delivery.entry_id, unfit.job_id, unfit.attempts, letter)
-        self._relocator.add(self._burial_move(burial, unfit.reason))
-
-    def _retry(self, run: Run, retry: Retry) -> Move:
-        move = Relocation(
-            entry_id=run.delivery.entry_id,
-            job_id=run.envelope.id,
-            name=run.name,
-            envelope=with_attempt(run.envelope, run.attempt),
-            backoff_ms=retry.backoff_ms,
-            next_attempt=retry.next_attempt,
-        )
-        call = delayed.retry(
-            self._keys,
-            self._config.group,
-            self._config.consumer_id,
-            move,
-            telling=self._telling(),
-            grace_s=UNIQUE_GRACE_SECS,
-        )
-        event = RetryScheduled(retry.next_attempt, retry.backoff_ms, run.name)
-        return Move(
-            move.entry_id, call, lambda: report(self._config.metrics.retry_scheduled, event)
-        )
-
-    def _bury(self, run: Run, reason: DlqReason, failure: Failed) -> Move:
-        log.error("job %s failed for good (%s): %s", run.envelope.id, reason, failure.error,
-                  extra={"queue": self._keys.name, "job_id": run.envelope.id,
-                         "entry_id": run.delivery.entry_id.decode(),
-                         "attempt": run.attempt})  # fmt: skip
-        letter = DeadLetter(
-            source_id=run.delivery.entry_id.decode(),
-            reason=reason,
-            payload=with_attempt(run.envelope, run.attempt - 1),
-            name=run.name,
-            error=failure.error,
-            traceback=failure.traceback,
-            attempts=run.attempt,
-            failed_at=self._clock.now_ms(),
-            consumer=self._config.consumer_id,
-        )
-        burial = Burial(run.delivery.entry_id, run.envelope.id, run.attempt, letter)
-        return self._burial_move(burial, reason)
-
-    def _burial_move(self, burial: Burial, reason: DlqReason) -> Move:
-        config = self._config
-        keep_s = 2 * config.result_ttl_secs if config.store_results else 0
-        text = OUTCOME_FAILED + pack([str(reason), burial.letter.error or ""])
-        call = dlq.dead_letter(
-            self._keys,
-            config.group,
-            config.consumer_id,
-            burial,
-            cap=config.dlq_max_stream_len,
-            outcome=(keep_s, text),
-            telling=self._telling(),
-        )
-        event = DlqRouted(reason, burial.attempt, burial.letter.name)
-        return Move(burial.entry_id, call, lambda: report(config.metrics.dlq_routed, event))
-
-    def _telling(self) -> Telling:
-        return Telling(self._clock.now_ms(), self._events_cap)
-
-    def _report(self, run: Run, kind: JobOutcomeKind, duration_us: int) -> None:
-        outcome = JobOutcome(kind, run.attempt, duration_us, run.name)
-        report(self._config.metrics.job_outcome, outcome)

@@ -10,6 +10,7 @@ import contextvars
 import traceback
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 from chasquimq.clock import Clock
@@ -26,6 +27,8 @@ MESSAGE_CHARS = 4_096
 
 # A slot that runs handlers which never suspend lets others have the loop after this long.
 _TURN_US = 2_000
+# How long a cancelled handler may take to unwind before the stop goes on without it.
+_CANCEL_GRACE_S = 1.0
 
 
 class Executor:
@@ -53,6 +56,8 @@ class Executor:
         self._base_context = contextvars.copy_context()
         self._changed = asyncio.Event()
         self._is_ending = False
+        self._is_cut = False
+        self._patience: asyncio.Timeout | None = None
         self._cut_off: list[Run] = []
         self.finished = 0
 
@@ -79,11 +84,12 @@ class Executor:
     def submit(self, run: Run) -> None:
         """Queue a run; it starts as soon as a slot is free."""
         self._waiting.append(run)
-        if self._idle:
+        while self._idle:
             waiter = self._idle.popleft()
             if not waiter.done():
                 waiter.set_result(None)
-        elif len(self._slots) < self._concurrency:
+                return
+        if len(self._slots) < self._concurrency:
             loop = asyncio.get_running_loop()
             self._slots.append(loop.create_task(self._slot(), name=f"slot-{len(self._slots)}"))
 
@@ -92,6 +98,10 @@ class Executor:
         await self._changed.wait()
         self._changed.clear()
 
+    def nudge(self) -> None:
+        """Let `changed` return though nothing has."""
+        self._changed.set()
+
     def take_waiting(self) -> list[Run]:
         """Take back every run that was not started."""
         taken = list(self._waiting)
@@ -99,37 +109,44 @@ class Executor:
         return taken
 
     async def end(self, deadline_s: float) -> list[Run]:
-        """Let running handlers finish; cancel, and return, those that do not by the deadline."""
+        """Let running handlers finish; cancel, and return, those that do not by the deadline.
+
+        A `cut` is a deadline that comes sooner.
+        """
         self._is_ending = True
-        while self._idle:
-            waiter = self._idle.popleft()
+        for waiter in self._idle:
             if not waiter.done():
                 waiter.set_result(None)
         if self._slots:
-            _, late = await asyncio.wait(self._slots, timeout=deadline_s)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0 if self._is_cut else deadline_s) as self._patience:
+                    await asyncio.wait(self._slots)
+            self._patience = None
             self.cut()
-            if late:
-                # A handler may refuse to be cancelled; it is left behind rather than waited for.
-                await asyncio.wait(late, timeout=_CANCEL_GRACE_S)
+            # A handler may refuse to be cancelled; it is left behind rather than waited for.
+            await asyncio.wait(self._slots, timeout=_CANCEL_GRACE_S)
         return [*self._cut_off, *self._running]
 
     def cut(self) -> None:
         """Cancel every handler that still runs, now."""
-        self._is_ending = True
+        self._is_ending = self._is_cut = True
         for task in self._slots:
             task.cancel()
+        if self._patience is not None:
+            self._patience.reschedule(asyncio.get_running_loop().time())
 
     async def _slot(self) -> None:
         clock, waiting = self._clock, self._waiting
-        loop = asyncio.get_running_loop()
+        slot = asyncio.current_task()
+        assert slot is not None  # noqa: S101 -- a slot is a task
         turn_began = clock.monotonic_us()
         while True:
             while not waiting:
                 if self._is_ending:
                     return
-                waiter = loop.create_future()
+                waiter = asyncio.get_running_loop().create_future()
                 self._idle.append(waiter)
-                await waiter
+                await self._unhurt(slot, waiter)
                 turn_began = clock.monotonic_us()
             run = waiting.popleft()
             began = clock.monotonic_us()
@@ -146,33 +163,40 @@ class Executor:
                 self._changed.set()
             ended = clock.monotonic_us()
             self._on_outcome(run, outcome, ended - began)
-            if ended - turn_began > _TURN_US:
-                await asyncio.sleep(0)
+            if ended - turn_began > _TURN_US or slot.cancelling():
+                await self._unhurt(slot, asyncio.sleep(0))
                 turn_began = clock.monotonic_us()
+
+    async def _unhurt(self, slot: "asyncio.Task[None]", pause: Awaitable[None]) -> None:
+        """Wait between two jobs, and forget a cancellation that came from one that is over.
+
+        A handler may have cancelled its own task and returned, or have left something behind that
+        cancels it later. The slot goes on: only a cut ends it.
+        """
+        try:
+            await pause
+        except asyncio.CancelledError:
+            if self._is_cut:
+                raise
+        while slot.cancelling():
+            slot.uncancel()
 
     async def _outcome(self, run: Run) -> Outcome:
         context = self._base_context.copy()
         try:
             return Ok(await _InContext(context, context.run(self._handler, run)))
         except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if self._is_ending or task is None:
+            if self._is_cut:
                 raise
             # The handler cancelled itself, or let a cancellation of its own making escape: that is
-            # a failure of this job and must not reach the next one.
-            while task.uncancel():
-                pass
+            # a failure of this job.
             return _failed(error, is_panic=True)
         except Exception as error:  # noqa: BLE001 -- whatever a handler raises is an outcome
             return _failed(error)
-        except (SystemExit, KeyboardInterrupt):
+        except KeyboardInterrupt:
             raise
-        except BaseException as error:  # noqa: BLE001 -- GeneratorExit and the like
+        except BaseException as error:  # noqa: BLE001 -- a `sys.exit` must not end other jobs
             return _failed(error, is_panic=True)
-
-
-# How long a cancelled handler may take to unwind before the stop goes on without it.
-_CANCEL_GRACE_S = 1.0
 
 
 class _InContext(Awaitable[bytes | None]):
@@ -207,15 +231,27 @@ class _InContext(Awaitable[bytes | None]):
 
 
 def _failed(error: BaseException, *, is_panic: bool = False) -> Failed:
-    message = str(error)
+    message = _text(error)
     kind = type(error).__name__
-    text = "".join(traceback.format_exception(error))
-    if len(text) > TRACEBACK_CHARS:
-        text = "... (earlier frames left out)\n" + text[-TRACEBACK_CHARS:]
+    trace = _utf8("".join(traceback.format_exception(error)))
+    if len(trace) > TRACEBACK_CHARS:
+        trace = "... (earlier frames left out)\n" + trace[-TRACEBACK_CHARS:]
     return Failed(
         message=message or kind,
-        error=f"{kind}: {message}" if message else kind,
-        traceback=text,
+        error=f"{kind}: {message}"[:MESSAGE_CHARS] if message else kind,
+        traceback=trace,
         dlq_reason=error.dlq_reason if isinstance(error, UnrecoverableError) else None,
         is_panic=is_panic,
     )
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return _utf8(str(error)[:MESSAGE_CHARS])
+    except Exception:  # noqa: BLE001 -- the user's `__str__` may raise anything
+        return ""
+
+
+def _utf8(text: str) -> str:
+    """The same text; what UTF-8 cannot carry is written as escapes."""
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -36,6 +36,7 @@ class Gatherer(Generic[T]):
         self._items: deque[T] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._tasks: list[asyncio.Task[None]] = []
+        self._hurried: set[asyncio.Task[None]] = set()
         self._is_ending = False
 
     def __repr__(self) -> str:
@@ -64,6 +65,21 @@ class Gatherer(Generic[T]):
                 for n in range(self._flights)
             ]
 
+    async def hurry(self) -> None:
+        """Send what waits now, beside the flights; returns as soon as it is on its way.
+
+        For those who are about to write, over the same connection, what must come after it.
+        """
+        if self._items:
+            batch = list(self._items)
+            self._items.clear()
+            task = asyncio.get_running_loop().create_task(self._send(batch))
+            self._hurried.add(task)
+            task.add_done_callback(self._hurried.discard)
+        if self._hurried:
+            # What was hurried, by us or by another in this turn, has its turn before we have ours.
+            await asyncio.sleep(0)
+
     async def end(self) -> None:
         """Flush what is left and stop. Returns when nothing is on its way."""
         self._is_ending = True
@@ -72,7 +88,13 @@ class Gatherer(Generic[T]):
             if not waiter.done():
                 waiter.set_result(None)
         tasks, self._tasks = self._tasks, []
-        await asyncio.gather(*tasks)
+        await asyncio.gather(*tasks, *self._hurried)
+
+    def cut(self) -> None:
+        """Give up what is still on its way. Harmless after `end`."""
+        for task in (*self._tasks, *self._hurried):
+            task.cancel()
+        self._tasks = []
 
     async def _fly(self) -> None:
         items = self._items
@@ -90,7 +112,10 @@ class Gatherer(Generic[T]):
                 batch = list(islice(items, self._most))
                 for _ in batch:
                     items.popleft()
-            try:
-                await self._flush(batch)
-            except Exception:
-                log.exception("%s: a batch of %d was not written", self._name, len(batch))
+            await self._send(batch)
+
+    async def _send(self, batch: list[T]) -> None:
+        try:
+            await self._flush(batch)
+        except Exception:
+            log.exception("%s: a batch of %d was not written", self._name, len(batch))

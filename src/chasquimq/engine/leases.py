@@ -42,7 +42,8 @@ class Leases:
         self._keys = keys
         self._group = group
         self._consumer = consumer
-        self._interval_us = lease_ms * 1_000 // 3
+        self.interval_us = lease_ms * 1_000 // 3
+        """Deliveries that were not renewed for this long are."""
         self._clock = clock
         # Shared between the event loop and the thread; single operations on a dict are atomic. The
         # thread changes the instant inside its cell and never inserts, so that an entry which is
@@ -111,11 +112,11 @@ class Leases:
         return len(old)
 
     def _is_old(self, cell: list[int], now: int) -> bool:
-        return now - cell[0] >= self._interval_us
+        return now - cell[0] >= self.interval_us
 
     def _run(self) -> None:
         # Looking twice per interval keeps every lease younger than half of its time.
-        pause_s = self._interval_us / 2_000_000
+        pause_s = self.interval_us / 2_000_000
         while not self._stop.wait(pause_s):
             try:
                 self.step()

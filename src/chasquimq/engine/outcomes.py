@@ -1,5 +1,6 @@
 """Pure: what is kept of a job, and where it is, turned into how it ended."""
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -8,6 +9,10 @@ from chasquimq.broker.results import OUTCOME_FAILED, OUTCOME_NOTHING, Kept
 from chasquimq.errors import DecodeError, WaitForResultTimeoutError
 from chasquimq.wire.codec import unpack
 from chasquimq.wire.event import EventName, QueueEvent
+
+# A value that is not there yet when its job is said to be completed is looked for so often.
+_LOOKS_FOR_VALUE = 5
+_VALUE_PAUSE_S = 0.05
 
 
 class OutcomeStatus(StrEnum):
@@ -62,7 +67,7 @@ def from_kept(kept: Kept) -> JobResult:
 class WaitedJob:
     """What the events of a job that is waited for have told so far."""
 
-    __slots__ = ("error", "has_completed", "reason")
+    __slots__ = ("_looks", "died_with", "error", "has_completed", "reason")
 
     def __init__(self) -> None:
         """Nothing is known yet."""
@@ -70,7 +75,23 @@ class WaitedJob:
         self.reason: str | None = None
         """Why it was dead-lettered, once it was."""
         self.error = ""
-        """What its handler raised last."""
+        """What its handler raised last, if that was told in time."""
+        self.died_with = ""
+        """The id of the event that told of its dead letter."""
+        self._looks = 0
+
+    @property
+    def patience_s(self) -> float:
+        """How long to wait for a next event before looking again."""
+        return _VALUE_PAUSE_S if self.has_completed else math.inf
+
+    def has_no_value(self) -> bool:
+        """Whether a job that is said to be completed has had the time to get its value stored.
+
+        Our workers store it before they tell, those of the reference engine after.
+        """
+        self._looks += self.has_completed
+        return self._looks > _LOOKS_FOR_VALUE
 
     def take(self, event: QueueEvent) -> bool:
         """Note what an event says; True if the job has ended."""
@@ -79,6 +100,7 @@ class WaitedJob:
                 self.has_completed = True
             case EventName.DLQ:
                 self.reason = str(event.fields.get("reason", ""))
+                self.died_with = event.event_id
             case EventName.FAILED:
                 self.error = str(event.fields.get("reason", ""))
                 return False
@@ -94,9 +116,7 @@ def conclude(kept: Kept, job: WaitedJob) -> JobResult | None:
         return result
     if job.reason is not None:
         return JobResult(OutcomeStatus.FAILED, reason=job.reason, error=job.error)
-    if job.has_completed:
-        return JobResult(OutcomeStatus.OK, is_stored=False)
-    return None
+    return JobResult(OutcomeStatus.OK, is_stored=False) if job.has_no_value() else None
 
 
 def too_late(job_id: str, timeout_s: float) -> WaitForResultTimeoutError:

@@ -6,7 +6,6 @@ the event loop into one call.
 
 import asyncio
 import time
-import weakref
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -18,10 +17,11 @@ from chasquimq.broker.options import ConnectionOptions
 from chasquimq.broker.url import Target
 from chasquimq.clock import SYSTEM_CLOCK, Clock
 from chasquimq.config import ProducerConfig
-from chasquimq.engine.outcomes import JobResult, WaitedJob, conclude, too_late
+from chasquimq.engine.outcomes import JobResult, WaitedJob, too_late
 from chasquimq.engine.producing import Order, Producing, Wish
+from chasquimq.engine.steps import drive, drive_blocking
 from chasquimq.engine.watcher import Watcher
-from chasquimq.errors import QueueFullError
+from chasquimq.errors import QueueFullError, WaitForResultTimeoutError
 
 T = TypeVar("T")
 
@@ -31,6 +31,8 @@ _LONGEST_FULL_PAUSE_S = 0.5
 _JOINED = 500
 # Without events a waiter looks ever less often, up to this many poll intervals.
 _LONGEST_POLLS = 5
+# How long the last look at a result may take, after the time to wait is over.
+_LAST_LOOK_S = 0.5
 
 
 class Producer:
@@ -48,9 +50,7 @@ class Producer:
         self._target = target
         self._options = options or ConnectionOptions()
         self.producing = Producing(config, clock)
-        self._homes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Home] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._homes: dict[asyncio.AbstractEventLoop, _Home] = {}
 
     def __repr__(self) -> str:
         """Show the queue and where it is."""
@@ -69,8 +69,9 @@ class Producer:
             return [(orders[0], False)]
         if not orders:
             return []
-        flags: list[bool] = await self._patiently(lambda: home.drive(self.producing.add(orders)))
-        return list(zip(orders, flags, strict=True))
+        taken: list[bool | None] = [None] * len(orders)
+        await self._patiently(lambda: home.drive(self.producing.add(orders, taken)))
+        return list(zip(orders, map(bool, taken), strict=True))
 
     async def drive(self, steps: Steps[T]) -> T:
         """Carry out steps on this loop's connection."""
@@ -89,24 +90,36 @@ class Producer:
 
         A settled result, or one of status ok without a value if the worker stores none.
         """
+        try:
+            # The limit holds even if the server does not answer; the extra is for a last look.
+            async with asyncio.timeout(timeout_s + _LAST_LOOK_S):
+                # A job that has ended already costs no second connection.
+                if (result := await self.drive(self.producing.first_look(job_id))) is not None:
+                    return result
+                return await self._watched_result(job_id, timeout_s=timeout_s, poll_s=poll_s)
+        except WaitForResultTimeoutError:
+            raise
+        except TimeoutError:
+            raise too_late(job_id, timeout_s) from None
+
+    async def _watched_result(self, job_id: str, *, timeout_s: float, poll_s: float) -> JobResult:
         watcher = self._home().watcher()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         waiter = await watcher.add(job_id)
         pause_s = poll_s
         try:
-            while True:
-                kept = await self.drive(self.producing.read_results([job_id]))
-                result = conclude(kept[0], waiter.job)
-                if result is not None:
-                    return result
+            while (
+                result := await self.drive(self.producing.result_of(job_id, waiter.job))
+            ) is None:
                 left_s = deadline - loop.time()
                 if left_s <= 0:
                     raise too_late(job_id, timeout_s)
-                await waiter.hint(min(pause_s, left_s))
+                await waiter.hint(min(pause_s, left_s, waiter.job.patience_s))
                 pause_s = min(_LONGEST_POLLS * poll_s, 2 * pause_s)
         finally:
             watcher.remove(job_id, waiter)
+        return result
 
     async def close(self) -> None:
         """Drop the connection of this loop. A later call opens another."""
@@ -118,6 +131,9 @@ class Producer:
         loop = asyncio.get_running_loop()
         home = self._homes.get(loop)
         if home is None:
+            # A loop may end without `close`: its home would hold a socket for good.
+            for ended in [each for each in tuple(self._homes) if each.is_closed()]:
+                self._homes.pop(ended, None)
             keys = self.producing.keys
             connection = Connection(self._target, self._options, slot_key=keys.tag)
             home = self._homes[loop] = _Home(connection, self.producing)
@@ -153,21 +169,9 @@ class _Home:
         self._watcher: Watcher | None = None
 
     async def drive(self, steps: Steps[T]) -> T:
-        if self._producing.server is None:
-            self._producing.server = await self.connection.ready()
+        self._producing.server = self.connection.server or await self.connection.ready()
         await self.connection.wait_writable()
-        try:
-            call = next(steps)
-            while True:
-                try:
-                    answer = await self.connection.run(call)
-                except Exception as error:  # noqa: BLE001 -- the steps decide
-                    call = steps.throw(error)
-                else:
-                    call = steps.send(answer)
-        except StopIteration as done:
-            result: T = done.value
-            return result
+        return await drive(self.connection, steps)
 
     async def add_one(self, order: Order) -> None:
         """Add an immediate job: alone if none is on its way, else with this turn's others."""
@@ -241,6 +245,7 @@ class SyncProducer:
         self._target = target
         self._options = options or ConnectionOptions()
         self.producing = Producing(config, clock)
+        self._clock = clock
         self._connection = self.sibling()
 
     def __repr__(self) -> str:
@@ -257,33 +262,23 @@ class SyncProducer:
         if not orders:
             return []
         config = self.producing.config
-        deadline = time.monotonic() + config.overflow_timeout_ms / 1_000
+        deadline = self._time_s() + config.overflow_timeout_ms / 1_000
         pause_s = _FULL_PAUSE_S
+        taken: list[bool | None] = [None] * len(orders)
         while True:
             try:
-                return list(zip(orders, self.drive(self.producing.add(orders)), strict=True))
+                self.drive(self.producing.add(orders, taken))
+                return list(zip(orders, map(bool, taken), strict=True))
             except QueueFullError:
-                if config.overflow != "wait" or time.monotonic() + pause_s > deadline:
+                if config.overflow != "wait" or self._time_s() + pause_s > deadline:
                     raise
             time.sleep(pause_s)
             pause_s = min(_LONGEST_FULL_PAUSE_S, 2 * pause_s)
 
     def drive(self, steps: Steps[T]) -> T:
         """Carry out steps."""
-        if self.producing.server is None:
-            self.producing.server = self._connection.ready()
-        try:
-            call = next(steps)
-            while True:
-                try:
-                    answer = self._connection.run(call)
-                except Exception as error:  # noqa: BLE001 -- the steps decide
-                    call = steps.throw(error)
-                else:
-                    call = steps.send(answer)
-        except StopIteration as done:
-            result: T = done.value
-            return result
+        self.producing.server = self._connection.server or self._connection.ready()
+        return drive_blocking(self._connection, steps)
 
     def run(self, call: Call[T]) -> T:
         """Carry out one call."""
@@ -291,25 +286,27 @@ class SyncProducer:
 
     def wait_for_result(self, job_id: str, *, timeout_s: float, poll_s: float) -> JobResult:
         """How the job ended, as `Producer.wait_for_result` tells it."""
-        deadline = time.monotonic() + timeout_s
-        waiter = WaitedJob()
+        deadline = self._time_s() + timeout_s
+        job = WaitedJob()
+        if (result := self.drive(self.producing.first_look(job_id))) is not None:
+            return result
         connection = self.sibling()
         try:
             after = connection.run(events.last_id(self.producing.keys))
             while True:
-                kept = self.drive(self.producing.read_results([job_id]))
-                result = conclude(kept[0], waiter)
+                result = self.drive(self.producing.result_of(job_id, job))
                 if result is not None:
                     return result
-                left_s = deadline - time.monotonic()
+                left_s = deadline - self._time_s()
                 if left_s <= 0:
                     raise too_late(job_id, timeout_s)
-                block_ms = max(1, int(min(_LONGEST_POLLS * poll_s, left_s) * 1_000))
+                pause_s = min(_LONGEST_POLLS * poll_s, left_s, job.patience_s)
+                block_ms = max(1, int(pause_s * 1_000))
                 read = events.read(self.producing.keys, after=after, count=1_000, block_ms=block_ms)
                 for event in connection.run(read):
                     after = event.event_id
                     if event.job_id == job_id:
-                        waiter.take(event)
+                        job.take(event)
         finally:
             connection.close()
 
@@ -317,3 +314,6 @@ class SyncProducer:
         """Drop the connection. A later call opens another."""
         self._connection.close()
         self._connection.reopen()
+
+    def _time_s(self) -> float:
+        return self._clock.monotonic_us() / 1_000_000

@@ -6,22 +6,24 @@ connection.
 
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from chasquimq.broker import delayed, dlq, results, stream
+from chasquimq.broker import delayed, results, stream
 from chasquimq.broker.call import Call, Steps, together
 from chasquimq.broker.delayed import DelayedJob
-from chasquimq.broker.dlq import Revival
 from chasquimq.broker.ring import Ring
 from chasquimq.broker.server import ServerInfo
 from chasquimq.broker.stream import Added, Capacity, NewJob, Telling
 from chasquimq.clock import Clock
 from chasquimq.config import UNIQUE_GRACE_SECS, ProducerConfig
-from chasquimq.errors import ConfigError, DecodeError, QueueFullError
+from chasquimq.engine.letters import Letters
+from chasquimq.engine.outcomes import JobResult, OutcomeStatus, WaitedJob, conclude
+from chasquimq.engine.repeating import Repeating
+from chasquimq.errors import ConfigError, QueueFullError
 from chasquimq.wire.entry import MAX_NAME_BYTES, DeadLetter
-from chasquimq.wire.envelope import decode, encode_with_retry, with_attempt
-from chasquimq.wire.ids import ulid, ulids
+from chasquimq.wire.envelope import encode_with_retry
+from chasquimq.wire.ids import StreamId, ulid, ulid_time_ms, ulids
 from chasquimq.wire.keys import QueueKeys
 from chasquimq.wire.retry import RetryOverride
 
@@ -77,6 +79,8 @@ class Producing:
         self.server: ServerInfo | None = None
         self._clock = clock
         self._ring = Ring(self.producer_id)
+        self.letters = Letters(self.keys)
+        self.repeating = Repeating(self.keys, clock, self._ring)
         self._capacity = Capacity(config.max_stream_len, trim=config.overflow == "trim")
         self._depth = 0
         self._depth_seen_us: int | None = None
@@ -121,23 +125,23 @@ class Producing:
             )
             raise ConfigError(msg)
 
-    def add(self, orders: Sequence[Order]) -> Steps[list[bool]]:
-        """Send orders in one pipeline; for each, whether its id was taken already.
+    def add(self, orders: Sequence[Order], taken: list[bool | None]) -> Steps[None]:
+        """Send those orders for which `taken` says None, and note there whether the id was taken.
 
-        Raises `QueueFullError` when immediate jobs do not fit: then none of them was added.
+        One pipeline, except near the limit. Raises `QueueFullError` when immediate jobs do not fit.
+        What was accepted is noted all the same: who tries again with the same list sends the rest.
         """
-        fresh = [o for o in orders if not o.is_delayed and not o.is_unique]
-        unique = [o for o in orders if not o.is_delayed and o.is_unique]
-        later = [o for o in orders if o.is_delayed]
-        is_near_cap = self._is_near_cap(len(fresh) + len(unique))
-        if is_near_cap and fresh and (unique or later):
-            # Near the limit the jobs that may be refused go first, so that a refusal leaves
-            # nothing.
-            yield from self._send(fresh, [], [], is_near_cap=True)
-            taken = yield from self._send([], unique, later, is_near_cap=True)
-        else:
-            taken = yield from self._send(fresh, unique, later, is_near_cap=is_near_cap)
-        return [order.id in taken for order in orders]
+        left = [at for at, answer in enumerate(taken) if answer is None]
+        fresh = [at for at in left if not orders[at].is_delayed and not orders[at].is_unique]
+        unique = [at for at in left if not orders[at].is_delayed and orders[at].is_unique]
+        later = [at for at in left if orders[at].is_delayed]
+        stages = [(fresh, unique, later)]
+        if self._may_be_refused(len(fresh) + len(unique)):
+            # What a caller may safely send again after a refusal goes first, what cannot be
+            # refused goes last: so a refusal leaves nothing that a second call would double.
+            stages = [([], unique, []), (fresh, [], []), ([], [], later)]
+        for stage in stages:
+            yield from self._send(orders, taken, *stage)
 
     def add_as_many_as_fit(self, orders: Sequence[Order]) -> Steps[int]:
         """Append immediate jobs of several callers in one call; how many, from the front, fit."""
@@ -164,40 +168,45 @@ class Producing:
         )
         return QueueFullError(msg)
 
+    def replay_dlq(self, limit: int, wanted: Callable[[DeadLetter], bool]) -> Steps[int]:
+        """Send up to `limit` wanted dead letters round again, oldest first."""
+        return (yield from self.letters.replay(limit, wanted, self._telling()))
+
+    def run_spec_now(self, spec_key: str) -> Steps[str | None]:
+        """Add the job of a recurring one now; its id, or None if there is no such spec."""
+        job_id: str | None = yield from self.repeating.run_now(
+            spec_key, self._telling(), self._capacity
+        )
+        if job_id == "":
+            raise self.full(1)
+        return job_id
+
     def cancel(self, job_id: str) -> Steps[bool]:
         """Take a delayed job out."""
         return (yield from delayed.cancel(self.keys, job_id))
 
-    def peek_dlq(self, limit: int) -> Steps[list[DeadLetter]]:
-        """The oldest dead letters."""
-        letters: list[DeadLetter] = yield dlq.peek(self.keys, limit=limit)
-        return letters
+    def result_of(self, job_id: str, job: WaitedJob) -> Steps[JobResult | None]:
+        """How a job that is waited for has ended, None if it has not."""
+        [kept] = yield from self.read_results([job_id])
+        result = conclude(kept, job)
+        if result is None or result.status is not OutcomeStatus.FAILED or kept.outcome is not None:
+            return result
+        # Only events told, and the one with the handler's error may be yet to come.
+        letter = yield from self.letters.find(job_id, StreamId.parse(job.died_with).ms)
+        return result if letter is None else replace(result, error=letter.error or result.error)
 
-    def replay_dlq(self, limit: int, wanted: Callable[[DeadLetter], bool]) -> Steps[int]:
-        """Send up to `limit` wanted dead letters round again, oldest first.
+    def first_look(self, job_id: str) -> Steps[JobResult | None]:
+        """How a job has ended that nobody watched so far; None if it has not, as far as is known.
 
-        Letters that hold no job are passed over and never block those behind them.
+        Workers of the reference engine keep no outcome of a failure, only its dead letter.
         """
-        moved = 0
-        chosen: list[DeadLetter] = yield from self._choose_letters(
-            limit, lambda letter: wanted(letter) and _revival(letter) is not None
-        )
-        revivals = [revival for letter in chosen if (revival := _revival(letter))]
-        for at in range(0, len(revivals), _PAGE):
-            page = revivals[at : at + _PAGE]
-            count: int = yield dlq.replay(self.keys, page, telling=self._telling())
-            moved += count
-        return moved
-
-    def discard_dlq(self, limit: int, wanted: Callable[[DeadLetter], bool]) -> Steps[int]:
-        """Delete up to `limit` wanted dead letters, oldest first."""
-        removed = 0
-        chosen: list[DeadLetter] = yield from self._choose_letters(limit, wanted)
-        for at in range(0, len(chosen), _PAGE):
-            ids = [letter.dlq_id for letter in chosen[at : at + _PAGE]]
-            count: int = yield dlq.discard(self.keys, ids)
-            removed += count
-        return removed
+        result = yield from self.result_of(job_id, WaitedJob())
+        if result is not None:
+            return result
+        letter = yield from self.letters.find(job_id, ulid_time_ms(job_id) or 0)
+        if letter is None:
+            return None
+        return JobResult(OutcomeStatus.FAILED, reason=letter.reason, error=letter.error)
 
     def read_results(self, job_ids: Sequence[str]) -> Steps[list[results.Kept]]:
         """What is kept of each job."""
@@ -206,50 +215,43 @@ class Producing:
         kept: list[results.Kept] = yield results.read(self.keys, job_ids)
         return kept
 
-    def _choose_letters(
-        self, limit: int, wanted: Callable[[DeadLetter], bool]
-    ) -> Steps[list[DeadLetter]]:
-        chosen: list[DeadLetter] = []
-        after = "-"
-        while len(chosen) < limit:
-            page: list[DeadLetter] = yield dlq.peek(self.keys, limit=_PAGE, after=after)
-            chosen += [letter for letter in page if wanted(letter)]
-            if len(page) < _PAGE:
-                break
-            after = f"({page[-1].dlq_id}"
-        return chosen[:limit]
-
     def _send(
         self,
-        fresh: Sequence[Order],
-        unique: Sequence[Order],
-        later: Sequence[Order],
-        *,
-        is_near_cap: bool,
-    ) -> Steps[set[str]]:
-        """One pipeline for all; returns the ids that were taken already."""
-        chunk = max(1, len(fresh)) if is_near_cap else _CHUNK
-        fresh_calls: list[Call[Any]] = [
-            self._add_call(part, whole=True) for part in _parts(fresh, chunk)
-        ]
-        unique_parts, later_parts = _parts(unique, _PAGE), _parts(later, _PAGE)
-        calls = [
-            *fresh_calls,
-            *map(self._unique_call, unique_parts),
-            *map(self._later_call, later_parts),
-        ]
-        if not calls:
-            return set()
-        answers = yield together(calls)
-        for part, added in zip(_parts(fresh, chunk), answers, strict=False):
-            self._note_depth(added)
-            if added.count < len(part):
-                raise self.full(len(fresh))
-        codes = "".join(answers[len(fresh_calls) :])
-        ordered = [*unique, *later]
-        if "F" in codes:
-            raise self.full(codes.count("F"))
-        return {order.id for order, code in zip(ordered, codes, strict=True) if code == "0"}
+        orders: Sequence[Order],
+        taken: list[bool | None],
+        fresh: list[int],
+        unique: list[int],
+        later: list[int],
+    ) -> Steps[None]:
+        """One pipeline for the orders at these positions; fresh ones are added all or none."""
+        chunk = max(1, len(fresh)) if self._is_near_cap(len(fresh) + len(unique)) else _CHUNK
+        parts = [*_parts(fresh, chunk), *_parts(unique, _PAGE), *_parts(later, _PAGE)]
+        if not parts:
+            return
+        answers = yield together([self._call_for([orders[at] for at in part]) for part in parts])
+        refused = 0
+        for part, answer in zip(parts, answers, strict=True):
+            for at, code in zip(part, self._codes(answer, len(part)), strict=True):
+                if code == "F":
+                    refused += 1
+                else:
+                    taken[at] = code == "0"
+        if refused:
+            raise self.full(refused)
+
+    def _call_for(self, orders: Sequence[Order]) -> Call[Any]:
+        if orders[0].is_delayed:
+            return self._later_call(orders)
+        if orders[0].is_unique:
+            return self._unique_call(orders)
+        return self._add_call(orders, whole=True)
+
+    def _codes(self, answer: Added | str, wanted: int) -> str:
+        """One character an order, as the scripts for unique and delayed jobs give it."""
+        if isinstance(answer, str):
+            return answer
+        self._note_depth(answer)
+        return ("1" if answer.count == wanted else "F") * wanted
 
     def _add_call(self, orders: Sequence[Order], *, whole: bool) -> Call[Added]:
         return stream.add(
@@ -291,6 +293,13 @@ class Producing:
         # The direct add does not trim; the script does.
         return self.server is not None and self.server.has_idmp and not self._capacity.trim
 
+    def _may_be_refused(self, wanted: int) -> bool:
+        """Whether, by the depth last seen, however long ago, this many jobs may not fit."""
+        limit = self.config.max_stream_len
+        if self._capacity.trim or not wanted:
+            return False
+        return limit < _SMALL_LIMIT or self._depth + wanted > limit * (1 - _FREE_PART)
+
     def _is_near_cap(self, wanted: int) -> bool:
         """Whether the limit must be checked by the script; without need that costs a third more."""
         limit = self.config.max_stream_len
@@ -311,13 +320,5 @@ def _new_job(order: Order) -> NewJob:
     return NewJob(order.id, order.envelope, order.name)
 
 
-def _parts(orders: Sequence[Order], size: int) -> list[Sequence[Order]]:
-    return [orders[at : at + size] for at in range(0, len(orders), size)]
-
-
-def _revival(letter: DeadLetter) -> Revival | None:
-    try:
-        envelope = decode(letter.payload)
-    except DecodeError:
-        return None
-    return Revival(letter.dlq_id, envelope.id, letter.name, with_attempt(envelope, 0))
+def _parts(positions: list[int], size: int) -> list[list[int]]:
+    return [positions[at : at + size] for at in range(0, len(positions), size)]

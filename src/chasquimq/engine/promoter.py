@@ -19,6 +19,8 @@ from chasquimq.wire.keys import QueueKeys
 
 log = logging.getLogger("chasquimq.engine")
 
+_LISTEN_MS = 5_000
+
 
 class Promoter(Role):
     """One of many, of which one leads."""
@@ -26,8 +28,10 @@ class Promoter(Role):
     name = "promoter"
 
     def __init__(self, connection: Connection, config: PromoterConfig) -> None:
-        """`connection` is the promoter's own: it blocks on it."""
+        """The promoter listens on a sibling of `connection`, for as long as it runs."""
         self.connection = connection
+        self._bell = connection.sibling()
+        self._listening: asyncio.Task[None] | None = None
         self._config = config
         self._keys = QueueKeys(config.queue_name)
         self._promoted_ids: list[bytes] = []
@@ -69,22 +73,43 @@ class Promoter(Role):
             return longest_s  # due, but the stream is at its cap
         return min(longest_s, promotion.next_due_in_ms / 1_000)
 
+    async def run(self, stop: asyncio.Event) -> None:
+        """Repeat `step` until `stop` is set, then stop listening too."""
+        try:
+            await super().run(stop)
+        finally:
+            if self._listening is not None:
+                self._listening.cancel()
+                await asyncio.wait([self._listening])
+            await self._bell.close()
+
     async def wait(self, stop: asyncio.Event, seconds: float) -> None:
-        """Sleep, but wake for a job that is scheduled before all others."""
+        """Sleep, but wake for a job that is scheduled before all others.
+
+        The time is kept here and not by the block: a server looks at its blocked clients ten times
+        a second, so a short block would end up to a tenth of a second late.
+        """
+        await self._forget_indexes()
         if not self._was_leader:
             await super().wait(stop, seconds)
             return
-        await self._forget_indexes()
-        timeout_ms = max(1, round(seconds * 1_000))
-        waking = asyncio.ensure_future(
-            self.connection.run(delayed.wait_for_earlier(self._keys, timeout_ms))
-        )
-        # A stop waits for the block to end: it is short, and cutting the connection would cost
-        # more.
-        await asyncio.wait([waking])
-        error = waking.exception()
-        if error is not None and not isinstance(error, ChasquiError):
-            raise error
+        if self._listening is None or self._listening.done():
+            self._listening = asyncio.get_running_loop().create_task(self._listen())
+        stopping = asyncio.get_running_loop().create_task(stop.wait())
+        try:
+            await asyncio.wait(
+                [self._listening, stopping], timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            stopping.cancel()
+
+    async def _listen(self) -> None:
+        """Return when somebody has scheduled a job due before all others, or after a while."""
+        try:
+            await self._bell.run(delayed.wait_for_earlier(self._keys, _LISTEN_MS))
+        except ChasquiError as error:
+            log.debug("the promoter cannot be woken, it goes by its poll interval: %s", error)
+            await asyncio.sleep(_LISTEN_MS / 1_000)
 
     async def release(self) -> None:
         """Give the lock up, so that another can lead at once."""
@@ -98,7 +123,10 @@ class Promoter(Role):
     async def _forget_indexes(self) -> None:
         promoted, self._promoted_ids = self._promoted_ids, []
         if promoted:
-            await self.connection.run(delayed.forget_indexes(self._keys, promoted))
+            try:
+                await self.connection.run(delayed.forget_indexes(self._keys, promoted))
+            except ChasquiError as error:
+                log.debug("%d indexes stay until they expire: %s", len(promoted), error)
 
     def _note_leadership(self, *, is_leader: bool) -> None:
         if is_leader != self._was_leader:

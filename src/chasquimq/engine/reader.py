@@ -20,7 +20,7 @@ from chasquimq.engine.executor import Executor
 from chasquimq.engine.leases import Leases
 from chasquimq.engine.role import Role
 from chasquimq.engine.teller import Teller
-from chasquimq.errors import ChasquiError, ConfigError, ServerReplyError
+from chasquimq.errors import ConfigError, ServerReplyError
 from chasquimq.metrics import ReaderBatch, report
 from chasquimq.wire.keys import QueueKeys
 
@@ -29,8 +29,12 @@ log = logging.getLogger("chasquimq.engine")
 _AHEAD_S = 0.05
 # Entries read ahead that found no slot for this long go back to the group.
 _STALE_S = 1.0
+# What is handed back counts as silent for a day: longer than any other worker's lease.
+_IDLE_FOR_ALL_MS = 86_400_000
 # Where the server cannot claim within a read we look for expired leases this often, at most.
 _CLAIM_EVERY_MS = 1_000
+# A read without a limit is one that is asked again and again.
+_ENDLESS_MS = 5_000
 
 
 class Reader(Role):
@@ -64,7 +68,7 @@ class Reader(Role):
         self._claimed_at_us = 0
         self._ahead = 0
         self._rate_mark = (0, clock.monotonic_us())
-        self._is_blocked = False
+        self._is_ending = False
         self.last_read_us = 0
 
     def __repr__(self) -> str:
@@ -86,40 +90,39 @@ class Reader(Role):
         room = await self._room()
         if room <= 0:
             return 0
+        asked_us = self._clock.monotonic_us()
         try:
             deliveries = await self._read(room)
         except ServerReplyError as error:
-            if error.kind != "NOGROUP":
+            if "NOGROUP" not in error.message:  # inside a script it is not the first word
                 raise
             log.warning("the group of queue %s is gone; creating it again", self._keys.name)
             await self.join()
             return 0
+        self.last_read_us = self._clock.monotonic_us()
+        if deliveries and self.last_read_us - asked_us >= self._leases.interval_us:
+            deliveries = await self._still_ours(deliveries)
+        if deliveries and self._is_ending:
+            await self.connection.run(self.hand_back_call(deliveries))
+            return 0
+        self._hand_on(deliveries)
         if self.connection.reconnects != self._reconnects:
             self._reconnects = self.connection.reconnects
-            await self.return_strays(besides=deliveries)
-        self.last_read_us = self._clock.monotonic_us()
-        self._hand_on(deliveries)
+            await self.return_strays()
         return 0
 
-    async def unblock(self) -> None:
-        """End a read that is blocked on the server, so that a stop need not wait for it."""
-        server = self.connection.server
-        if self._is_blocked and server is not None and server.client_id:
-            helper = self.connection.sibling()
-            try:
-                await helper.run(stream.unblock(server.client_id))
-            except ChasquiError as error:
-                log.debug("the reader could not be unblocked: %s", error)
-            finally:
-                await helper.close()
+    def end(self) -> None:
+        """Begin no other read, and start nothing that an open one may still bring."""
+        self._is_ending = True
+        self._executor.nudge()
 
-    async def return_strays(self, besides: list[Delivery]) -> None:
+    async def return_strays(self) -> None:
         """Hand back entries that are ours by the server's book but never reached us.
 
         They were in a reply that got lost with its connection. Without this they would wait for
         their lease to run out, and count as a run that never was.
         """
-        in_hand = self._leases.held() | {each.entry_id for each in besides}
+        in_hand = self._leases.held()
         pending = await self.connection.run(
             stream.pending(self._keys, self._config.group, self._config.consumer_id)
         )
@@ -135,7 +138,7 @@ class Reader(Role):
             self._config.group,
             self._config.consumer_id,
             deliveries,
-            idle_ms=2 * self._config.claim_min_idle_ms,
+            idle_ms=_IDLE_FOR_ALL_MS,
         )
 
     async def _room(self) -> int:
@@ -156,9 +159,12 @@ class Reader(Role):
     async def _return_stale(self) -> None:
         self._ahead = 0
         stale = [run.delivery for run in self._executor.take_waiting()]
-        await self.connection.run(self.hand_back_call(stale))
-        for each in stale:
-            self._leases.drop(each.entry_id)
+        try:
+            await self.connection.run(self.hand_back_call(stale))
+        finally:
+            # Not handed back, they must not be kept either: their leases run out.
+            for each in stale:
+                self._leases.drop(each.entry_id)
 
     def _look_ahead(self) -> None:
         """Set how much to read beyond the free slots, from how fast jobs finish."""
@@ -173,7 +179,7 @@ class Reader(Role):
     async def _read(self, room: int) -> list[Delivery]:
         config = self._config
         server = self.connection.server or await self.connection.ready()
-        block_ms = config.block_ms
+        block_ms = config.block_ms or _ENDLESS_MS
         claim_ms: int | None = config.claim_min_idle_ms
         if not server.has_claim:
             claimed = await self._claim(room)
@@ -181,7 +187,12 @@ class Reader(Role):
                 return claimed
             claim_ms = None
             block_ms = min(block_ms, self._claim_pause_ms())
-        self._is_blocked = True
+        if self._executor.free <= 0:
+            # Reading ahead only. Not for long: jobs that wait here may have to go back.
+            block_ms = min(block_ms, round(_AHEAD_S * 1_000))
+        if self._is_ending:
+            return []
+        self.blocked_on = self.connection
         try:
             return await self.connection.run(
                 stream.read(
@@ -194,7 +205,17 @@ class Reader(Role):
                 )
             )
         finally:
-            self._is_blocked = False
+            self.blocked_on = None
+
+    async def _still_ours(self, deliveries: list[Delivery]) -> list[Delivery]:
+        """Leave out what another worker took over before we looked at the reply.
+
+        A reply that waits for a blocked event loop holds deliveries that nobody renews.
+        """
+        entry_ids = [each.entry_id for each in deliveries]
+        call = stream.renew(self._keys, self._config.group, self._config.consumer_id, entry_ids)
+        lost = await self.connection.run(call)
+        return [each for each in deliveries if each.entry_id not in set(lost)]
 
     def _claim_pause_ms(self) -> int:
         return max(1, min(_CLAIM_EVERY_MS, self._config.claim_min_idle_ms // 3))

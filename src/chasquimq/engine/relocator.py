@@ -4,11 +4,12 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from chasquimq.broker.call import Call, together
+from chasquimq.broker.call import Call, Reply, together
 from chasquimq.broker.connection import Connection
 from chasquimq.engine.gatherer import Gatherer
 from chasquimq.engine.leases import Leases
-from chasquimq.errors import ChasquiError
+from chasquimq.engine.teller import Teller
+from chasquimq.errors import ChasquiError, ServerReplyError
 
 log = logging.getLogger("chasquimq.engine")
 
@@ -27,10 +28,13 @@ class Move:
 class Relocator:
     """Carries out moves. One that fails leaves its entry pending, to come back as a claim."""
 
-    def __init__(self, connection: Connection, leases: Leases, *, queue: str, most: int) -> None:
+    def __init__(
+        self, connection: Connection, *, leases: Leases, teller: Teller, queue: str, most: int
+    ) -> None:
         """At most `most` moves travel together; flushes begin with `gatherer.start`."""
         self._connection = connection
         self._leases = leases
+        self._teller = teller
         self._queue = queue
         self.gatherer: Gatherer[Move] = Gatherer(
             "relocator", self._flush, most=most, flights=_FLIGHTS
@@ -41,25 +45,31 @@ class Relocator:
         self.gatherer.add(move)
 
     async def _flush(self, batch: list[Move]) -> None:
+        await self._teller.gatherer.hurry()  # `failed` comes before what follows from it
         try:
-            moved = await self._connection.run(together([each.call for each in batch]))
-        except ChasquiError:
-            # One bad apple must not hold the others back: each for itself.
-            moved = [await self._alone(each) for each in batch]
-        for each, has_moved in zip(batch, moved, strict=True):
+            answers = await self._connection.run(together([_unraised(each.call) for each in batch]))
+        except ChasquiError as error:
+            answers = [error] * len(batch)
+        for each, answer in zip(batch, answers, strict=True):
             self._leases.drop(each.entry_id)
-            if has_moved:
+            if isinstance(answer, ChasquiError):
+                log.error("entry %s could not be moved and will run again: %s",
+                          each.entry_id.decode(), answer,
+                          extra={"queue": self._queue})  # fmt: skip
+            elif answer:
                 each.on_moved()
             else:
                 log.info("entry %s was settled by another worker", each.entry_id.decode(),
                          extra={"queue": self._queue})  # fmt: skip
 
-    async def _alone(self, move: Move) -> bool:
+
+def _unraised(call: Call[bool]) -> Call[bool | ChasquiError]:
+    """The same call, whose refusal is an answer: it must not hide those of its neighbours."""
+
+    def parse(replies: list[Reply]) -> bool | ChasquiError:
         try:
-            return await self._connection.run(move.call)
-        except ChasquiError as error:
-            log.error(  # noqa: TRY400 -- the error says it all
-                "entry %s could not be moved and will run again: %s",
-                move.entry_id.decode(), error, extra={"queue": self._queue},
-            )  # fmt: skip
-            return False
+            return call.parse(replies)
+        except ServerReplyError as error:
+            return error
+
+    return Call(call.requests, parse, repeatable=call.repeatable, scripts=call.scripts)

@@ -10,18 +10,23 @@ import logging
 from abc import ABC, abstractmethod
 from contextlib import suppress
 
+from chasquimq.broker import stream
+from chasquimq.broker.connection import Connection
 from chasquimq.errors import ChasquiError, ConfigError, ServerTooOldError
 
 log = logging.getLogger("chasquimq.engine")
 
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 2.0
+_UNBLOCK_AGAIN_S = 0.02
 
 
 class Role(ABC):
     """A part of the engine that repeats a step until it is told to stop."""
 
     name = "role"
+    blocked_on: Connection | None = None
+    """The connection on which the server holds our request back, while it does."""
 
     @abstractmethod
     async def step(self) -> float:
@@ -41,7 +46,7 @@ class Role(ABC):
                 pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** min(failures - 1, 10))
                 level = logging.WARNING if failures == 1 else logging.DEBUG
                 log.log(level, "%s: %s; trying again", self.name, error)
-            if pause_s > 0:
+            if pause_s > 0 and not stop.is_set():
                 await self.wait(stop, pause_s)
 
     async def wait(self, stop: asyncio.Event, seconds: float) -> None:
@@ -49,3 +54,16 @@ class Role(ABC):
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await stop.wait()
+
+    async def unblock(self, helper: Connection) -> None:
+        """Through another connection, end a wait on the server: a stop need not sit it out.
+
+        Asked more than once, because a request that is still on its way when the first one arrives
+        blocks after it. A server that does not allow it is waited for: a block ends by itself.
+        """
+        try:
+            while (waiting := self.blocked_on) and waiting.server and waiting.server.client_id:
+                await helper.run(stream.unblock(waiting.server.client_id))
+                await asyncio.sleep(_UNBLOCK_AGAIN_S)
+        except ChasquiError as error:
+            log.debug("%s could not be unblocked: %s", self.name, error)

@@ -1,8 +1,9 @@
 """Watches the events stream for jobs that somebody in this process waits for.
 
-One reader for any number of waiters, alive only while there are some. An event is a hint to look
-again, never the answer itself: waiters also look now and then without one, because events are best
-effort and a worker may have them turned off.
+One reader for any number of waiters. It ends by itself when a read returns and nobody waits any
+more: cutting a read off would leave it blocked on the server, and the next waiter behind it. An
+event is a hint to look again, never the answer itself: waiters also look now and then without one,
+because events are best effort and a worker may have them turned off.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ log = logging.getLogger("chasquimq.engine")
 
 _BLOCK_MS = 2_000
 _COUNT = 1_000
+_PAUSE_AFTER_ERROR_S = 0.2
 
 
 class Waiter:
@@ -42,6 +44,10 @@ class Waiter:
         if self.job.take(event):
             self._hint.set()
 
+    def look(self) -> None:
+        """Give a hint without an event."""
+        self._hint.set()
+
 
 class Watcher:
     """Reads events while someone waits."""
@@ -63,7 +69,11 @@ class Watcher:
             self._position = loop.create_future()
             self._task = loop.create_task(self._watch(self._position), name="watcher")
         assert self._position is not None  # noqa: S101 -- made with the task
-        await asyncio.shield(self._position)
+        try:
+            await asyncio.shield(self._position)
+        except asyncio.CancelledError:
+            self.remove(job_id, waiter)
+            raise
         return waiter
 
     def remove(self, job_id: str, waiter: Waiter) -> None:
@@ -72,9 +82,6 @@ class Watcher:
         waiters.discard(waiter)
         if not waiters:
             self._waiters.pop(job_id, None)
-        if not self._waiters and self._task is not None:
-            self._task.cancel()
-            self._task = None
 
     async def close(self) -> None:
         """Stop; waiters go on looking by themselves."""
@@ -87,24 +94,38 @@ class Watcher:
     async def _watch(self, positioned: "asyncio.Future[None]") -> None:
         after: str | None = None
         try:
-            while True:
+            while self._waiters:
                 try:
                     if after is None:
                         after = await self._connection.run(events.last_id(self._keys))
-                        positioned.set_result(None)
+                        self._begin(positioned)
                     batch = await self._connection.run(
                         events.read(self._keys, after=after, count=_COUNT, block_ms=_BLOCK_MS)
                     )
                 except ChasquiError as error:
                     log.debug("events could not be read: %s", error)
-                    if not positioned.done():
-                        positioned.set_result(None)
-                    await asyncio.sleep(0.2)
+                    _resolve(positioned)
+                    await asyncio.sleep(_PAUSE_AFTER_ERROR_S)
                     continue
                 for event in batch:
                     after = event.event_id
                     for waiter in self._waiters.get(event.job_id or "", ()):
                         waiter.take(event)
         finally:
-            if not positioned.done():
-                positioned.set_result(None)
+            _resolve(positioned)
+            if self._task is asyncio.current_task():
+                self._task = None
+
+    def _begin(self, positioned: "asyncio.Future[None]") -> None:
+        if positioned.done():
+            # Those who did not wait for us looked before there was a place to read on from; what
+            # happened in between was told to nobody.
+            for waiters in self._waiters.values():
+                for waiter in waiters:
+                    waiter.look()
+        _resolve(positioned)
+
+
+def _resolve(positioned: "asyncio.Future[None]") -> None:
+    if not positioned.done():
+        positioned.set_result(None)

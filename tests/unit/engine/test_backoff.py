@@ -1,3 +1,5 @@
+# ruff: noqa: S311 -- jitter, not secrets
+
 import random
 
 import pytest

@@ -102,14 +102,13 @@ async def test_handlers_that_do_not_suspend_cost_no_task_and_no_turn_of_the_loop
 
 
 async def test_a_slot_lets_others_have_the_loop_after_two_milliseconds(make):
-    bench = make(None)
     marks = []
 
     async def handler(run):
         bench.clock.advance(0.5)
         marks.append(turns.count)
 
-    bench.executor._handler = handler
+    bench = make(handler)
     with Turns() as turns:
         await bench.run(*[a_run() for _ in range(100)])
     per_turn = [marks.count(turn) for turn in set(marks)]
@@ -356,7 +355,7 @@ class Abrupt(BaseException):
     pass
 
 
-class NotToday(UnrecoverableError):
+class ClosedError(UnrecoverableError):
     pass
 
 
@@ -366,11 +365,13 @@ class NotToday(UnrecoverableError):
         (ValueError("boom"), ("boom", "ValueError: boom", None, False)),
         (Silent(), ("Silent", "Silent", None, False)),
         (Unprintable(), ("Unprintable", "Unprintable", None, False)),
+        (ValueError("a\udcffb"), ("a\\udcffb", "ValueError: a\\udcffb", None, False)),
         (Abrupt("out"), ("out", "Abrupt: out", None, True)),
         (GeneratorExit(), ("GeneratorExit", "GeneratorExit", None, True)),
+        (SystemExit(3), ("3", "SystemExit: 3", None, True)),
         (
-            NotToday("closed"),
-            ("closed", "NotToday: closed", DlqReason.UNRECOVERABLE, False),
+            ClosedError("no entry"),
+            ("no entry", "ClosedError: no entry", DlqReason.UNRECOVERABLE, False),
         ),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
@@ -389,8 +390,10 @@ async def test_whatever_a_handler_raises_is_its_outcome(make, error, expected):
 
 
 async def test_an_error_of_the_same_name_elsewhere_is_not_unrecoverable(make):
+    namesake = type(UnrecoverableError.__name__, (RuntimeError,), {})
+
     async def handler(run):
-        raise type("UnrecoverableError", (RuntimeError,), {})
+        raise namesake
 
     (outcome,) = await make(handler).run(a_run())
     assert outcome.dlq_reason is None
@@ -501,9 +504,11 @@ async def test_a_cut_ends_the_wait_even_for_a_handler_that_refuses_to_be_cancell
     ending = asyncio.create_task(bench.executor.end(3_600))
     await asyncio.sleep(0)
     bench.executor.cut()
-    async with asyncio.timeout(10):
-        assert await ending == [run]
-    gate.set()
+    try:
+        async with asyncio.timeout(10):
+            assert await ending == [run]
+    finally:
+        gate.set()
     await bench.outcome(run)
 
 

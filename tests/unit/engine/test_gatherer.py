@@ -195,3 +195,46 @@ async def test_its_repr_says_how_much_waits():
     gatherer = Gatherer("acker", collecting([]), most=1, flights=1)
     gatherer.add(1)
     assert repr(gatherer) == "<Gatherer acker, 1 waiting>"
+
+
+async def test_what_is_hurried_is_on_its_way_before_the_caller_goes_on(make):
+    line = Line()
+    gatherer = make(line.flush)
+    gatherer.add(1)
+    await line.departure()
+    gatherer.add(2)
+    gatherer.add(3)
+
+    async def caller():
+        await gatherer.hurry()
+        return list(line.batches)
+
+    # Two callers in the same turn: the second finds nothing to send, and must wait all the same.
+    seen = await asyncio.gather(caller(), caller())
+    assert seen == [[[1], [2, 3]]] * 2
+    assert line.landed == []
+    line.land()
+    line.land()
+
+
+async def test_an_end_waits_for_what_was_hurried(make):
+    line = Line()
+    gatherer = make(line.flush)
+    gatherer.add(1)
+    await line.departure()
+    gatherer.add(2)
+    await gatherer.hurry()
+    ending = asyncio.create_task(gatherer.end())
+    line.land()
+    await asyncio.sleep(0)
+    assert not ending.done()
+    line.land()
+    await ending
+    assert line.landed == [[1], [2]]
+
+
+async def test_hurrying_nothing_is_free(make):
+    gatherer = make(collecting([]))
+    coroutine = gatherer.hurry()
+    with pytest.raises(StopIteration):
+        coroutine.send(None)

@@ -71,11 +71,6 @@ def test_only_an_end_is_settled(status, is_settled):
         (NOTHING_KEPT, told(("failed", {"reason": "boom"})), None),
         (
             NOTHING_KEPT,
-            told(("completed", {"attempt": 1})),
-            JobResult(OutcomeStatus.OK, is_stored=False),
-        ),
-        (
-            NOTHING_KEPT,
             told(("failed", {"reason": "boom"}), ("dlq", {"reason": "unrecoverable"})),
             JobResult(OutcomeStatus.FAILED, None, "unrecoverable", "boom"),
         ),
@@ -114,3 +109,10 @@ def test_the_error_of_a_wait_that_took_too_long_names_the_job_and_the_remedy():
     text = str(too_late("j1", 2.5))
     assert "job j1 has not ended after 2.5 s" in text
     assert "store_results=True" in text
+
+
+def test_a_value_that_is_stored_after_the_event_is_waited_for_but_not_for_ever():
+    job = told(("completed", {"attempt": 1}))
+    looks = [conclude(NOTHING_KEPT, job) for _ in range(6)]
+    assert looks == [None] * 5 + [JobResult(OutcomeStatus.OK, is_stored=False)]
+    assert job.patience_s < 1 < told().patience_s

@@ -1,0 +1,75 @@
+"""What a producer does with recurring jobs, as steps: upsert, list, remove, pause, run now."""
+
+from chasquimq.broker import repeats, stream
+from chasquimq.broker.call import Steps
+from chasquimq.broker.repeats import StoredSpec
+from chasquimq.broker.ring import Ring
+from chasquimq.broker.stream import Added, Capacity, NewJob, Telling
+from chasquimq.clock import Clock
+from chasquimq.engine import cadence
+from chasquimq.wire.envelope import Envelope, encode
+from chasquimq.wire.keys import QueueKeys
+from chasquimq.wire.repeat import RepeatableMeta, RepeatableSpec, fire_id
+
+
+class Repeating:
+    """The recurring jobs of one queue."""
+
+    def __init__(self, keys: QueueKeys, clock: Clock, ring: Ring) -> None:
+        """`ring` is the producer's: a job that is run by hand is an add like any other."""
+        self._keys = keys
+        self._clock = clock
+        self._ring = ring
+
+    def upsert(self, spec: RepeatableSpec, job_id: str | None) -> Steps[int]:
+        """Store a spec and return when it fires first; `ValueError` if it never would.
+
+        A spec of the same key is replaced, and its next window is counted anew; its count of fires,
+        which a limit is measured against, goes on.
+        """
+        next_ms = cadence.first_fire(spec, self._clock.now_ms())
+        yield repeats.upsert(self._keys, spec, next_ms=next_ms, job_id=job_id)
+        return next_ms
+
+    def listed(self, limit: int) -> Steps[list[RepeatableMeta]]:
+        """Specs by their next fire, soonest first; those that cannot be read are left out."""
+        found: list[StoredSpec] = yield from repeats.listed(self._keys, limit)
+        return [stored.spec.meta(stored.due_ms) for stored in found if stored.spec is not None]
+
+    def find(self, spec_key: str) -> Steps[StoredSpec | None]:
+        """One spec with all that stands beside it."""
+        return (yield from repeats.find(self._keys, spec_key))
+
+    def remove(self, spec_key: str) -> Steps[bool]:
+        """Forget a spec; jobs that it has fired stay."""
+        removed: bool = yield repeats.remove(self._keys, spec_key)
+        return removed
+
+    def set_paused(self, spec_key: str, *, paused: bool) -> Steps[bool]:
+        """Let windows pass without firing, or fire again; False if there is no such spec."""
+        found = yield from repeats.find(self._keys, spec_key)
+        if found is None:
+            return False
+        yield repeats.set_paused(self._keys, spec_key, paused=paused)
+        return True
+
+    def run_now(self, spec_key: str, telling: Telling, capacity: Capacity) -> Steps[str | None]:
+        """Add the job of a spec now, besides its windows; its id, or None if there is no such spec.
+
+        It counts neither against the limit nor as one of the windows.
+        """
+        found = yield from repeats.find(self._keys, spec_key)
+        if found is None or found.spec is None:
+            return None
+        spec, now_ms = found.spec, self._clock.now_ms()
+        job_id = fire_id(found.job_id or spec_key, now_ms)
+        envelope = encode(Envelope(job_id, spec.payload, now_ms, 0, spec.retry))
+        added: Added = yield stream.add(
+            self._keys,
+            [NewJob(job_id, envelope, spec.job_name)],
+            ticket=self._ring.ticket(),
+            capacity=capacity,
+            telling=telling,
+            whole=True,
+        )
+        return job_id if added.count else ""

@@ -1,0 +1,169 @@
+"""Ends deliveries: complete, retry, or dead-letter; the one funnel they all pass through.
+
+Whatever happened to a delivery, it ends in `settle` or, if it could not be run, in `set_aside`;
+metrics and events are told there.
+"""
+
+import logging
+import random
+
+from chasquimq.broker import delayed, dlq
+from chasquimq.broker.delayed import Relocation
+from chasquimq.broker.dlq import Burial
+from chasquimq.broker.results import OUTCOME_FAILED
+from chasquimq.broker.stream import Completion, Telling
+from chasquimq.clock import Clock
+from chasquimq.config import UNIQUE_GRACE_SECS, ConsumerConfig
+from chasquimq.engine.acker import Acker
+from chasquimq.engine.admission import Run, Unfit
+from chasquimq.engine.disposition import Bury, Failed, Ok, Outcome, Retry, after_failure
+from chasquimq.engine.relocator import Move, Relocator
+from chasquimq.engine.teller import Teller
+from chasquimq.errors import DlqReason
+from chasquimq.metrics import DlqRouted, JobOutcome, JobOutcomeKind, RetryScheduled, report
+from chasquimq.wire.codec import pack
+from chasquimq.wire.entry import DeadLetter
+from chasquimq.wire.envelope import with_attempt
+from chasquimq.wire.keys import QueueKeys
+
+log = logging.getLogger("chasquimq.engine")
+
+
+class Settlement:
+    """Decides, by the pure rules of `disposition.py`, and hands on to those who write."""
+
+    def __init__(  # noqa: PLR0913 -- the roles it works with
+        self,
+        keys: QueueKeys,
+        config: ConsumerConfig,
+        *,
+        acker: Acker,
+        relocator: Relocator,
+        teller: Teller,
+        clock: Clock,
+        chance: random.Random,
+    ) -> None:
+        """Nothing is written here: `acker` and `relocator` do that."""
+        self._keys = keys
+        self._config = config
+        self._acker = acker
+        self._relocator = relocator
+        self._teller = teller
+        self._clock = clock
+        self._chance = chance
+        self._events_cap = config.events_max_stream_len if config.events_enabled else 0
+
+    def settle(self, run: Run, outcome: Outcome, duration_us: int) -> None:
+        """End a delivery whose handler has run: complete, retry, or dead-letter."""
+        if isinstance(outcome, Ok):
+            self._report(run, JobOutcomeKind.OK, duration_us)
+            self._acker.add(
+                Completion(
+                    run.delivery.entry_id,
+                    run.envelope.id,
+                    run.name,
+                    run.attempt,
+                    duration_us,
+                    outcome.value,
+                )
+            )
+            return
+        kind = JobOutcomeKind.PANIC if outcome.is_panic else JobOutcomeKind.ERR
+        self._report(run, kind, duration_us)
+        self._teller.failed(run, outcome.message, duration_us)
+        disposition = after_failure(
+            run,
+            outcome,
+            max_attempts=self._config.max_attempts,
+            curve=self._config.retry,
+            chance=self._chance,
+        )
+        match disposition:
+            case Retry():
+                self._relocator.add(self._retry(run, disposition))
+            case Bury(reason):
+                self._relocator.add(self._bury(run, reason, outcome))
+
+    def set_aside(self, unfit: Unfit) -> None:
+        """End a delivery that no handler can run: dead-letter it as it is."""
+        delivery = unfit.delivery
+        log.warning("entry %s goes to the DLQ unrun: %s", delivery.entry_id.decode(), unfit.reason,
+                    extra={"queue": self._keys.name, "job_id": unfit.job_id})  # fmt: skip
+        letter = DeadLetter(
+            source_id=delivery.entry_id.decode(),
+            reason=unfit.reason,
+            payload=delivery.data or b"",
+            name=unfit.name,
+            detail=unfit.detail,
+            error=unfit.error,
+            attempts=unfit.attempts,
+            failed_at=self._clock.now_ms(),
+            consumer=self._config.consumer_id,
+        )
+        burial = Burial(delivery.entry_id, unfit.job_id, unfit.attempts, letter)
+        self._relocator.add(self._burial_move(burial, unfit.reason))
+
+    def _retry(self, run: Run, retry: Retry) -> Move:
+        move = Relocation(
+            entry_id=run.delivery.entry_id,
+            job_id=run.envelope.id,
+            name=run.name,
+            envelope=with_attempt(run.envelope, run.attempt),
+            backoff_ms=retry.backoff_ms,
+            next_attempt=retry.next_attempt,
+        )
+        call = delayed.retry(
+            self._keys,
+            self._config.group,
+            self._config.consumer_id,
+            move,
+            telling=self._telling(),
+            grace_s=UNIQUE_GRACE_SECS,
+        )
+        event = RetryScheduled(retry.next_attempt, retry.backoff_ms, run.name)
+        return Move(
+            move.entry_id, call, lambda: report(self._config.metrics.retry_scheduled, event)
+        )
+
+    def _bury(self, run: Run, reason: DlqReason, failure: Failed) -> Move:
+        log.error("job %s failed for good (%s): %s", run.envelope.id, reason, failure.error,
+                  extra={"queue": self._keys.name, "job_id": run.envelope.id,
+                         "entry_id": run.delivery.entry_id.decode(),
+                         "attempt": run.attempt})  # fmt: skip
+        letter = DeadLetter(
+            source_id=run.delivery.entry_id.decode(),
+            reason=reason,
+            payload=with_attempt(run.envelope, run.attempt - 1),
+            name=run.name,
+            error=failure.error,
+            traceback=failure.traceback,
+            attempts=run.attempt,
+            failed_at=self._clock.now_ms(),
+            consumer=self._config.consumer_id,
+        )
+        burial = Burial(run.delivery.entry_id, run.envelope.id, run.attempt, letter)
+        return self._burial_move(burial, reason)
+
+    def _burial_move(self, burial: Burial, reason: DlqReason) -> Move:
+        config = self._config
+        # Kept even where results are not: one key a dead letter, and whoever waits is told why.
+        keep_s = 2 * config.result_ttl_secs
+        text = OUTCOME_FAILED + pack([str(reason), burial.letter.error or ""])
+        call = dlq.dead_letter(
+            self._keys,
+            config.group,
+            config.consumer_id,
+            burial,
+            cap=config.dlq_max_stream_len,
+            outcome=(keep_s, text),
+            telling=self._telling(),
+        )
+        event = DlqRouted(reason, burial.attempt, burial.letter.name)
+        return Move(burial.entry_id, call, lambda: report(config.metrics.dlq_routed, event))
+
+    def _telling(self) -> Telling:
+        return Telling(self._clock.now_ms(), self._events_cap)
+
+    def _report(self, run: Run, kind: JobOutcomeKind, duration_us: int) -> None:
+        outcome = JobOutcome(kind, run.attempt, duration_us, run.name)
+        report(self._config.metrics.job_outcome, outcome)

@@ -1,0 +1,114 @@
+"""`join.lua` and `leave.lua`: a queue has one group; a consumer goes when it holds nothing."""
+
+import pytest
+
+from chasquimq.broker import stream
+from chasquimq.errors import ServerReplyError
+from tests.support.broker_builders import an_entry
+from tests.support.raw_queue import GROUP, Held
+
+JOINED = ""
+
+
+def groups(raw):
+    return [group["name"].decode() for group in raw.client.xinfo_groups(raw.keys.stream)]
+
+
+def consumers(raw):
+    found = raw.client.xinfo_consumers(raw.keys.stream, GROUP)
+    return sorted(each["name"].decode() for each in found)
+
+
+# --- join
+
+
+def test_the_first_to_join_creates_stream_and_group(run, raw, keys):
+    assert run(stream.join(keys, GROUP)) == JOINED
+
+    assert raw.everything() == {"held": [], "stream": []}
+    assert groups(raw) == [GROUP]
+
+
+def test_the_first_group_sees_the_jobs_that_were_added_before_it(run, raw, keys):
+    entry_id = raw.client.xadd(keys.stream, an_entry("j1"))
+    assert run(stream.join(keys, GROUP)) == JOINED
+
+    read = stream.read(keys, GROUP, "c1", count=10, block_ms=0, claim_min_idle_ms=None)
+    assert [each.entry_id for each in run(read)] == [entry_id]
+
+
+def test_to_join_again_changes_nothing(run, raw, keys):
+    (entry_id,) = raw.delivered("c1", an_entry("j1"))
+    before = raw.everything()
+
+    assert run(stream.join(keys, GROUP)) == JOINED
+    assert raw.everything() == before
+    assert raw.held() == [Held(entry_id, "c1", 1)]
+
+
+def test_a_second_group_is_refused_by_naming_the_first(run, raw, keys):
+    run(stream.join(keys, "first"))
+
+    assert run(stream.join(keys, "second")) == "first"
+    assert groups(raw) == ["first"]
+
+
+def test_a_group_that_is_one_of_several_may_still_be_joined(run, raw, keys):
+    """Somebody else made the second one; those who were here before are not locked out."""
+    for name in ("alien", GROUP):
+        raw.client.xgroup_create(keys.stream, name, mkstream=True)
+
+    assert run(stream.join(keys, GROUP)) == JOINED
+    assert run(stream.join(keys, "third")) in {"alien", GROUP}
+
+
+def test_a_group_that_was_lost_with_its_stream_is_created_again(run, raw, keys):
+    run(stream.join(keys, GROUP))
+    raw.client.delete(keys.stream)
+
+    assert run(stream.join(keys, GROUP)) == JOINED
+    assert groups(raw) == [GROUP]
+
+
+def test_a_key_that_is_no_stream_is_told_and_left(run, raw, keys):
+    raw.client.set(keys.stream, "not a stream", ex=60)
+
+    with pytest.raises(ServerReplyError) as refused:
+        run(stream.join(keys, GROUP))
+    assert refused.value.kind == "WRONGTYPE"
+    assert raw.client.get(keys.stream) == b"not a stream"
+
+
+# --- leave
+
+
+def test_a_consumer_that_holds_nothing_is_forgotten(run, raw, keys):
+    (entry_id,) = raw.delivered("c1", an_entry("j1"))
+    raw.claimed("c2", [entry_id])
+
+    assert run(stream.leave(keys, GROUP, "c1")) is True
+    assert consumers(raw) == ["c2"]
+    assert raw.held() == [Held(entry_id, "c2", 2)]
+
+
+def test_a_consumer_that_still_holds_a_delivery_stays_and_so_does_the_delivery(run, raw, keys):
+    (entry_id,) = raw.delivered("c1", an_entry("j1"))
+    before = raw.everything()
+
+    assert run(stream.leave(keys, GROUP, "c1")) is False
+    assert consumers(raw) == ["c1"]
+    assert raw.everything() == before
+    assert raw.held() == [Held(entry_id, "c1", 1)]
+
+
+def test_a_consumer_that_never_was_is_as_good_as_forgotten(run, raw, keys):
+    raw.waiting(an_entry("j1"))
+
+    assert run(stream.leave(keys, GROUP, "nobody")) is True
+    assert consumers(raw) == []
+
+
+def test_to_leave_a_lost_group_is_refused_in_the_servers_word_for_it(run, keys):
+    with pytest.raises(ServerReplyError) as refused:
+        run(stream.leave(keys, GROUP, "c1"))
+    assert refused.value.kind == "NOGROUP"

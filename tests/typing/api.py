@@ -1,0 +1,139 @@
+"""What a type checker sees of the public API. Never run: `test_typing.py` has mypy read it.
+
+A line that must not pass carries an ignore; mypy complains if the error ever goes away.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, assert_type
+
+from chasquimq import (
+    BackoffSpec,
+    Counts,
+    DlqReason,
+    Handler,
+    Job,
+    JobFailedError,
+    JobResult,
+    JobState,
+    OutcomeStatus,
+    Queue,
+    QueueEvent,
+    QueueEvents,
+    RetryConfig,
+    SyncQueue,
+    UnrecoverableError,
+    Worker,
+    version,
+)
+from chasquimq.metrics import JobOutcome
+from chasquimq.testing import RecordingSink, run_until_idle, running
+
+
+async def adding() -> None:
+    async with Queue("emails", redis_url="redis://localhost", overflow="wait") as queue:
+        assert_type(queue, Queue)
+        assert_type(queue.name, str)
+        assert_type(queue.is_closed, bool)
+
+        job = await queue.add("welcome", {"to": "ada"}, delay_ms=1.5)
+        assert_type(job, Job)
+        await queue.add("welcome", None, delay_ms=datetime.now(UTC), attempts=3, backoff=100)
+        await queue.add("welcome", [1], delay=timedelta(hours=1), backoff=BackoffSpec.fixed(5))
+        await queue.add("welcome", 1, backoff={"kind": "fixed", "delay_ms": 5}, job_id="mine")
+        assert_type(await queue.add_unique("welcome", 1, job_id="mine"), Job)
+        assert_type(await queue.add_bulk([{"name": "a", "data": 1}]), list[Job])
+
+        await queue.add("welcome")  # type: ignore[call-arg]
+        await queue.add("welcome", 1, 5)  # type: ignore[call-arg]
+        await queue.add("welcome", 1, delay="1h")  # type: ignore[arg-type]
+        await queue.add("welcome", 1, priority=1)  # type: ignore[call-arg]
+        await queue.add_unique("welcome", 1)  # type: ignore[call-arg]
+        Queue("emails", overflow="drop")  # type: ignore[arg-type]
+        Queue("emails", "redis://localhost")  # type: ignore[call-arg]
+
+
+async def asking(queue: Queue, job: Job) -> None:
+    assert_type(await queue.cancel_delayed(job.id), bool)
+    assert_type(await queue.peek_dlq(5), list[dict[str, Any]])
+    assert_type(await queue.replay_dlq(ids=[job.id], reason=DlqReason.UNRECOVERABLE), int)
+    assert_type(await queue.discard_dlq(name="welcome"), int)
+    assert_type(await queue.get_job_result_bulk([job.id]), list[Any])
+    assert_type(await queue.counts(), Counts)
+    assert_type((await queue.counts()).waiting, int)
+    assert_type(await queue.get_job(job.id), Job | None)
+    assert_type(await queue.get_job_state(job.id), JobState)
+
+    outcome = await queue.get_outcome(job.id)
+    assert_type(outcome, JobResult)
+    assert_type(outcome.status, OutcomeStatus)
+    assert_type(outcome.reason, str | None)
+
+
+async def waiting(job: Job) -> None:
+    try:
+        number: int = await job.wait_for_result(timeout=5, poll_interval=0.5)
+    except JobFailedError as failure:
+        assert_type(failure.reason, str)
+        assert_type(failure.code, str)
+    else:
+        assert_type(number, int)
+    assert_type(job.id, str)
+    assert_type(job.attempt, int)
+    assert_type(job.attempts_made, int)
+    assert_type(job.deduplicated, bool)
+    job.attempts_made = 3  # type: ignore[misc]
+
+
+async def coroutine_handler(job: Job) -> dict[str, int]:
+    if not job.data:
+        message = "nothing to do"
+        raise UnrecoverableError(message)
+    return {"attempt": job.attempt}
+
+
+def plain_handler(job: Job) -> None:
+    assert_type(job, Job)
+
+
+def not_a_handler() -> None:
+    pass
+
+
+async def working() -> None:
+    handlers: Sequence[Handler] = [coroutine_handler, plain_handler]
+    for handler in handlers:
+        async with Worker("emails", handler, retry=RetryConfig(jitter_ms=0)) as worker:
+            assert_type(worker, Worker)
+            assert_type(worker.is_running, bool)
+            await worker.run()
+    Worker("emails", not_a_handler)  # type: ignore[arg-type]
+    Worker("emails", coroutine_handler, concurency=5)  # type: ignore[call-arg]
+
+
+async def watching() -> None:
+    async with QueueEvents("emails", last_event_id="0") as events:
+        async for event in events:
+            assert_type(event, QueueEvent)
+            assert_type(event.job_id, str | None)
+            assert_type(event.fields, dict[str, Any])
+            event.name = "x"  # type: ignore[misc]
+
+
+def without_asyncio() -> None:
+    with SyncQueue("emails") as queue:
+        assert_type(queue.add("welcome", 1), Job)
+        assert_type(queue.counts(), Counts)
+        assert_type(queue.add_bulk([]), list[Job])
+        assert_type(queue.get_job_state("mine"), JobState)
+    assert_type(version(), str)
+
+
+async def testing(queue: Queue) -> None:
+    sink = RecordingSink()
+    worker = Worker("emails", coroutine_handler, metrics=sink)
+    await run_until_idle(worker, queue, timeout=5)
+    assert_type(await sink.next(JobOutcome), JobOutcome)
+    assert_type(sink.of(JobOutcome), list[JobOutcome])
+    async with running(worker) as same:
+        assert_type(same, Worker)
