@@ -18,7 +18,15 @@ from datetime import datetime, timezone
 
 import msgpack
 
-from chasquimq import BackoffSpec, Queue, QueueEvents, UnrecoverableError, Worker, version
+from chasquimq import (
+    BackoffSpec,
+    Queue,
+    QueueEvents,
+    RepeatPattern,
+    UnrecoverableError,
+    Worker,
+    version,
+)
 
 LINE_LIMIT = 1 << 24
 
@@ -116,6 +124,20 @@ class Party:
     async def add_bulk(self, queue, jobs):
         added = await self.queue(queue).add_bulk([arguments_of(job) for job in jobs])
         return [job.id for job in added]
+
+    async def upsert(self, queue, name, data, repeat, options):
+        pattern = RepeatPattern(**repeat)
+        stored = await self.queue(queue).upsert_repeatable_job(
+            name, unpack(data), repeat=pattern, **options
+        )
+        return stored.id
+
+    async def recurring(self, queue):
+        found = await self.queue(queue).get_repeatable_jobs(100)
+        return [[meta.key, meta.job_name, meta.pattern.to_dict(), meta.limit] for meta in found]
+
+    async def remove_recurring(self, queue, key):
+        return await self.queue(queue).remove_repeatable_by_key(key)
 
     async def cancel(self, queue, job_id):
         return await self.queue(queue).cancel_delayed(job_id)
