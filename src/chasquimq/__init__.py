@@ -37,6 +37,11 @@ from chasquimq.wire.repeat import MissedFiresPolicy, RepeatableMeta, RepeatPatte
 from chasquimq.wire.retry import BackoffSpec
 from chasquimq.worker import Handler, Worker
 
+try:
+    __version__ = _package_version("chasquimq")
+except PackageNotFoundError:  # run from a source tree that was not installed
+    __version__ = "0+unknown"
+
 __all__ = [
     # Adding and running jobs
     "Queue",
@@ -88,10 +93,7 @@ __all__ = [
 
 def version() -> str:
     """The version of this package."""
-    try:
-        return _package_version("chasquimq")
-    except PackageNotFoundError:
-        return "0+unknown"
+    return __version__
 
 
 # Public names present themselves under the package, not under the module they happen to live in.

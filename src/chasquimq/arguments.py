@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from chasquimq.config import ProducerConfig
 from chasquimq.engine.producing import Wish
-from chasquimq.errors import DecodeError, NotSupportedError
+from chasquimq.errors import DecodeError, DlqReason, NotSupportedError
 from chasquimq.wire.codec import pack
 from chasquimq.wire.entry import DeadLetter
 from chasquimq.wire.envelope import decode
@@ -102,6 +102,10 @@ def letter_filter(
     if isinstance(ids, str | bytes):
         msg = f"ids must be a list of ids, got the {type(ids).__name__} {ids!r}: put it in a list"
         raise TypeError(msg)
+    if reason is not None and reason not in tuple(DlqReason):
+        known = ", ".join(DlqReason)
+        msg = f"reason {reason!r} is none of the dead-letter reasons: use {known}"
+        raise ValueError(msg)
     wanted_ids = None if ids is None else frozenset(ids)
 
     def is_wanted(letter: DeadLetter) -> bool:
@@ -128,7 +132,7 @@ def bulk_wish(position: int, entry: Mapping[str, Any]) -> Wish:
         raise TypeError(msg)
     unknown = entry.keys() - BULK_KEYS
     if unknown:
-        known = ", ".join(sorted(BULK_KEYS))
+        known = ", ".join(sorted(BULK_KEYS - {"repeat"}))
         msg = f"jobs[{position}] has unknown keys {sorted(unknown)}: use {known}"
         raise ValueError(msg)
     missing = {"name", "data"} - entry.keys()

@@ -4,6 +4,7 @@ Field names and defaults are those of the documented engine. What is ours is mar
 that cannot work is a `ConfigError` when the config is made, before anything is connected.
 """
 
+import math
 import uuid
 from dataclasses import dataclass, field, fields
 from typing import Literal, TypeAlias
@@ -34,8 +35,8 @@ class RetryConfig:
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
         _require_counts(self, "initial_backoff_ms", "max_backoff_ms", "jitter_ms")
-        if not self.multiplier > 0:
-            _refuse("multiplier", self.multiplier, "a number above 0")
+        if not 0 < self.multiplier < math.inf:
+            _refuse("multiplier", self.multiplier, "a finite number above 0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

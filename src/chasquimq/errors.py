@@ -66,7 +66,8 @@ class ConnectionFailedError(RedisError):
 class OutcomeUnknownError(RedisError):
     """The connection broke after a request was sent and before its reply arrived.
 
-    The server may or may not have carried it out, and sending it again would not be harmless.
+    The server may or may not have carried it out. Sending it again would not be harmless, or was
+    not possible before the caller's patience ended.
     """
 
 

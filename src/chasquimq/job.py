@@ -49,7 +49,10 @@ class Job:
         is ended by the job's events; `poll_interval` is how soon we look without one.
         """
         if self._queue is None:
-            msg = "only a job returned by Queue.add can wait for its result, not one in a handler"
+            msg = (
+                "this job cannot wait for its result: only one that Queue.add returned can, not "
+                "one in a handler, of a SyncQueue (use queue.wait_for_result) or one that recurs"
+            )
             raise ChasquiError(msg)
         return await self._queue.wait_for_result(
             self.id, timeout=timeout, poll_interval=poll_interval

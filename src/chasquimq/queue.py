@@ -29,7 +29,7 @@ from chasquimq.engine.outcomes import JobResult, OutcomeStatus, from_kept
 from chasquimq.engine.producer import Producer
 from chasquimq.engine.producing import Order
 from chasquimq.job import Job
-from chasquimq.recurring import spec_of
+from chasquimq.recurring import recurring_job, refuse_delay_of_recurring, spec_of
 from chasquimq.wire.codec import unpack
 from chasquimq.wire.repeat import RepeatableMeta
 
@@ -111,10 +111,15 @@ class Queue:
 
         With a `job_id` of your own the job is added only if that id is not taken, in any process,
         until an hour after it was due; `Job.deduplicated` says which happened. A job that was
-        returned is stored; if the call raises `OutcomeUnknownError` it may be. With `repeat` the
-        job recurs: see `upsert_repeatable_job`.
+        returned is stored; if the connection broke and did not come back in time
+        (`OutcomeUnknownError`) it may be.
+
+        `delay_ms` is milliseconds or a `datetime`, `delay` a `timedelta`. `attempts` counts runs,
+        the first one included; `backoff` is milliseconds between them, or a `BackoffSpec`. With
+        `repeat` the job recurs: see `upsert_repeatable_job`.
         """
         if repeat is not None:
+            refuse_delay_of_recurring(delay_ms, delay)
             return await self.upsert_repeatable_job(
                 name,
                 data,
@@ -165,7 +170,8 @@ class Queue:
         """Add many jobs in one pipeline, each a dict with the arguments of `add`.
 
         Every dict is checked before anything is sent. When the queue is full, the jobs for now that
-        have no `job_id` are added all or none; those with one, and jobs for later, may be in.
+        have no `job_id` are added all or none, a thousand at a time; those with one, and jobs for
+        later, may be in.
         """
         asked = [bulk_wish(position, entry) for position, entry in enumerate(jobs)]
         added = await self._producer.add(asked)
@@ -208,7 +214,7 @@ class Queue:
         )
         repeating = self._producer.producing.repeating
         await self._producer.drive(repeating.upsert(spec, checked_job_id(job_id)))
-        return Job(spec.key, name, data)
+        return recurring_job(spec, data)
 
     async def get_repeatable_jobs(self, limit: int = 100) -> list[RepeatableMeta]:
         """Recurring jobs, the one that fires next first."""

@@ -13,6 +13,7 @@ from chasquimq.arguments import (
 from chasquimq.clock import SYSTEM_CLOCK
 from chasquimq.engine import cadence
 from chasquimq.engine.cron import parse_cron
+from chasquimq.job import Job
 from chasquimq.wire.codec import pack
 from chasquimq.wire.repeat import (
     MissedFiresPolicy,
@@ -49,6 +50,18 @@ def spec_of(  # noqa: PLR0913 -- the documented arguments of `Queue.upsert_repea
         _policy_of(missed_fires),
         retry_of(attempts, backoff),
     )
+
+
+def recurring_job(spec: RepeatableSpec, data: Any) -> Job:  # noqa: ANN401 -- the user's data
+    """What stands for a stored spec: a job whose id is the spec's key. It has no result."""
+    return Job(spec.key, spec.job_name, data, 0, SYSTEM_CLOCK.now_ms())
+
+
+def refuse_delay_of_recurring(delay_ms: object, delay: object) -> None:
+    """A recurring job starts by its pattern: a delay beside it is refused, not ignored."""
+    if delay_ms is not None or delay is not None:
+        msg = "a recurring job takes no delay: use upsert_repeatable_job(..., start_after_ms=...)"
+        raise ValueError(msg)
 
 
 def pattern_of(repeat: RepeatLike) -> RepeatPattern:

@@ -29,7 +29,7 @@ from chasquimq.engine.outcomes import JobResult, OutcomeStatus, from_kept
 from chasquimq.engine.producer import SyncProducer
 from chasquimq.engine.producing import Order
 from chasquimq.job import Job
-from chasquimq.recurring import spec_of
+from chasquimq.recurring import recurring_job, refuse_delay_of_recurring, spec_of
 from chasquimq.wire.codec import unpack
 from chasquimq.wire.repeat import RepeatableMeta
 
@@ -104,6 +104,7 @@ class SyncQueue:
     ) -> Job:
         """See `Queue.add`."""
         if repeat is not None:
+            refuse_delay_of_recurring(delay_ms, delay)
             return self.upsert_repeatable_job(
                 name,
                 data,
@@ -187,7 +188,7 @@ class SyncQueue:
         )
         repeating = self._producer.producing.repeating
         self._producer.drive(repeating.upsert(spec, checked_job_id(job_id)))
-        return Job(spec.key, name, data)
+        return recurring_job(spec, data)
 
     def get_repeatable_jobs(self, limit: int = 100) -> list[RepeatableMeta]:
         """See `Queue.get_repeatable_jobs`."""

@@ -72,6 +72,9 @@ class Worker:
         if not callable(handler):
             msg = f"handler must be a function of one Job, got {type(handler).__name__}"
             raise TypeError(msg)
+        if not _takes_one(handler):
+            msg = f"handler {handler!r} must take one argument, the Job"
+            raise TypeError(msg)
         if scheduler_tick_ms is not None and scheduler_tick_ms < 0:
             msg = f"scheduler_tick_ms must be non-negative; got {scheduler_tick_ms}"
             raise ConfigError(msg)
@@ -181,8 +184,11 @@ class Worker:
             self._target, self._config, self._adapter(threads), options=self._options
         )
         restore = signals.catch(self._on_signal) if self._handle_signals else None
+        log.info("worker %s on queue %s at %s, %d at a time", self._config.consumer_id, self.name,
+                 self._target.safe_text, self._config.concurrency)  # fmt: skip
         try:
             await self._consumer.run(self._stop)
+            log.info("worker %s has stopped", self._config.consumer_id)
         finally:
             if restore is not None:
                 restore()
@@ -232,6 +238,16 @@ def _is_async(handler: Handler) -> bool:
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
         getattr(handler, "__call__", None)  # noqa: B004 -- a class may make it a coroutine function
     )
+
+
+def _takes_one(handler: Handler) -> bool:
+    try:
+        inspect.signature(handler).bind(None)
+    except TypeError:
+        return False
+    except ValueError:
+        return True  # some built-ins do not tell
+    return True
 
 
 def _packed(value: Any) -> bytes:  # noqa: ANN401 -- the handler's value

@@ -39,6 +39,11 @@ SAYS = {
         r"finished: \['first', 'second', 'third'\]",
     ],
     "quickstart.py": [r"Welcome, Ada!"],
+    "recurring.py": [
+        r"tick::every:200: Every 200 ms",
+        r"fired tick::every:200@\d{13}",
+        r"removed: True",
+    ],
     "results.py": [
         r"as they come: \[None, 0\.25, 0\.5, 0\.75\]",
         r"later, in one go: \[None, 0\.25, 0\.5, 0\.75\]",

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from chasquimq import Counts, QueueFullError
+from chasquimq import Counts, Queue, QueueFullError
 from chasquimq.testing import running
 from tests.support.eventually import eventually
 
@@ -137,3 +137,18 @@ async def test_a_queue_may_drop_the_oldest_instead(make_door):
         await door.add_bulk([{"name": "send", "data": start + n} for n in range(250)])
     await door.add("send", 1_000)
     assert 10 <= (await door.counts()).waiting < 250
+
+
+async def test_a_bulk_of_any_size_never_holds_the_server_up_with_one_script(server, queue_name):
+    server.client().config_resetstat()
+    async with Queue(queue_name, redis_url=server.url) as queue:
+        await queue.add_bulk([{"name": "n", "data": n} for n in range(5_000)])
+        assert (await queue.counts()).waiting == 5_000
+    assert server.client().info("commandstats")["cmdstat_evalsha"]["calls"] >= 5
+
+
+async def test_a_large_bulk_that_does_not_fit_adds_nothing(server, queue_name):
+    async with Queue(queue_name, redis_url=server.url, max_stream_len=2_500) as queue:
+        with pytest.raises(QueueFullError):
+            await queue.add_bulk([{"name": "n", "data": n} for n in range(3_000)])
+        assert (await queue.counts()).waiting == 0

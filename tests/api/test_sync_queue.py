@@ -89,7 +89,7 @@ async def test_both_queues_read_each_others_jobs_and_results(
 
 def test_a_job_added_without_asyncio_cannot_be_awaited(queue):
     job = queue.add("send", 1)
-    with pytest.raises(RuntimeError, match="only a job returned by Queue"):
+    with pytest.raises(RuntimeError, match=r"use queue\.wait_for_result"):
         asyncio.run(job.wait_for_result())
 
 

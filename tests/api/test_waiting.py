@@ -140,7 +140,10 @@ async def test_a_job_in_its_own_handler_cannot_be_waited_for(queue, make_worker)
     await queue.add("echo", 1)
     await run_until_idle(make_worker(handler), queue)
     assert raised == [
-        "only a job returned by Queue.add can wait for its result, not one in a handler [CMQ-000]"
+        (
+            "this job cannot wait for its result: only one that Queue.add returned can, not one "
+            "in a handler, of a SyncQueue (use queue.wait_for_result) or one that recurs [CMQ-000]"
+        )
     ]
 
 
@@ -262,3 +265,31 @@ async def test_a_stored_none_is_no_reason_to_warn(door, make_worker):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             assert await door.wait_for_result(job.id, **NEVER_POLL) is None
+
+
+async def test_a_job_that_completed_before_anybody_waited_is_told_though_nothing_was_stored(
+    queue, make_worker
+):
+    async def handler(job):
+        return 7
+
+    job = await queue.add("send", 1)
+    await run_until_idle(make_worker(handler, store_results=False), queue)
+    with pytest.warns(RuntimeWarning, match="store_results=True"):
+        assert await job.wait_for_result(timeout=SOON_S) is None
+
+
+async def test_a_replayed_job_is_waited_for_anew(queue, make_worker):
+    async def handler(job):
+        if not is_mended:
+            raise UnrecoverableError(job.name)
+        return "mended"
+
+    is_mended = False
+    job = await queue.add("send", 1)
+    async with running(make_worker(handler, store_results=True)):
+        with pytest.raises(JobFailedError):
+            await job.wait_for_result(timeout=SOON_S)
+        is_mended = True
+        await queue.replay_dlq()
+        assert await job.wait_for_result(timeout=SOON_S) == "mended"

@@ -95,6 +95,11 @@ def test_jobs_that_do_not_fit_are_refused_one_by_one_and_their_ids_stay_free(run
     assert [line.split()[1] for line in raw.events()] == ["id=taken", "id=a"]
 
 
+def test_a_limit_of_one_lets_one_in(run, raw, add_unique):
+    assert run(add_unique(a_job("a"), a_job("b"), capacity=Capacity(1))) == "1F"
+    assert raw.stream() == [an_entry("a")]
+
+
 def test_a_limit_of_zero_is_none(run, raw, add_unique):
     raw.waiting(an_entry("old"))
 
@@ -104,9 +109,9 @@ def test_a_limit_of_zero_is_none(run, raw, add_unique):
 def test_trim_drops_the_oldest_and_refuses_nothing(run, raw, add_unique):
     jobs = [a_job(f"j{n}") for n in range(350)]
 
-    assert run(add_unique(*jobs, capacity=Capacity(100, trim=True))) == "1" * 350
+    assert run(add_unique(*jobs, capacity=Capacity(1, trim=True))) == "1" * 350
     left = raw.stream()
-    assert 100 <= len(left) < 350
+    assert 1 <= len(left) < 350
     assert left[-1] == an_entry("j349")
 
 

@@ -2,10 +2,19 @@
 
 import pytest
 
-from chasquimq.broker import delayed, dlq
+from chasquimq.broker import delayed, dlq, stream
 from chasquimq.broker.delayed import Promotion
 from chasquimq.errors import ServerReplyError
-from tests.support.broker_builders import a_member, an_entry, an_envelope
+from tests.support.broker_builders import (
+    TELLING,
+    a_delayed_job,
+    a_job,
+    a_member,
+    a_ticket,
+    an_entry,
+    an_envelope,
+)
+from tests.support.eventually import eventually_sync
 
 LONG_AGO = 1_000
 
@@ -286,3 +295,16 @@ def test_without_memory_nothing_is_lost_and_the_same_call_works_later(
     assert raw.everything() == before
 
     assert run(promote()).promoted == 1
+
+
+def test_events_that_cannot_be_written_hold_nothing_up(run, keys, raw, server, promote):
+    """Between the job's move and its event nothing may fail: it would be promoted for ever."""
+    server.client().set(keys.events, "not a stream", ex=60)
+    run(delayed.schedule(keys, [a_delayed_job("a", delay_ms=1)], ticket=a_ticket(),
+                         telling=TELLING, grace_s=60))  # fmt: skip
+    run(stream.add(keys, [a_job("b")], ticket=a_ticket(2), capacity=stream.Capacity(10),
+                   telling=TELLING, whole=True))  # fmt: skip
+    eventually_sync(lambda: raw.delayed()[0][1] <= raw.now_ms())
+    assert run(promote()).promoted == 1
+    assert raw.delayed() == []
+    assert [entry["d"] for entry in raw.stream()] == [an_envelope("b"), an_envelope("a")]

@@ -204,11 +204,15 @@ def test_the_promoter_is_woken_for_a_job_that_is_due_before_all_others(run, raw,
     assert 0 < raw.client.pttl(keys.wake) <= WAKE_MS
 
 
-def test_the_promoter_is_not_woken_for_a_job_behind_another(run, raw, keys, schedule):
-    run(schedule(a_delayed_job("early", delay_ms=30_000), ticket=a_ticket(1)))
+@pytest.mark.parametrize("later_ms", [0, 30_000])
+def test_the_promoter_is_not_woken_for_a_job_beside_or_behind_another(
+    run, raw, keys, schedule, later_ms
+):
+    due_ms = raw.now_ms() + 30_000
+    run(schedule(a_delayed_job("first", run_at_ms=due_ms), ticket=a_ticket(1)))
     raw.client.delete(keys.wake)
 
-    run(schedule(a_delayed_job("late", delay_ms=60_000), ticket=a_ticket(2)))
+    run(schedule(a_delayed_job("second", run_at_ms=due_ms + later_ms), ticket=a_ticket(2)))
 
     assert not raw.client.exists(keys.wake)
 

@@ -84,7 +84,7 @@ def test_a_lease_is_renewed_once_a_third_of_its_time_has_passed(scene, make_leas
     assert leases.renewals == 1
 
 
-def test_a_delivery_that_another_has_taken_over_is_given_up_and_not_stolen_back(
+def test_a_delivery_that_another_has_taken_over_is_not_stolen_back(
     scene, make_leases, deliver, clock
 ):
     leases = make_leases("c-1")
@@ -94,7 +94,9 @@ def test_a_delivery_that_another_has_taken_over_is_given_up_and_not_stolen_back(
     scene.client.xclaim(scene.keys.stream, "default", "c-2", 0, [taken])
     clock.advance(LEASE_MS)
     assert leases.step() == 2
-    assert (kept in leases, taken in leases) == (True, False)
+    assert (kept in leases, taken in leases) == (True, True)  # both are still in hand here
+    clock.advance(LEASE_MS)
+    assert leases.step() == 1  # but only one is renewed
     owners = {row["message_id"]: row["consumer"] for row in scene.pending()}
     assert owners == {kept: b"c-1", taken: b"c-2"}
 
@@ -280,3 +282,24 @@ async def test_a_job_whose_worker_went_silent_is_claimed_as_its_next_attempt(sce
         await sink.next(JobOutcome)
         assert await sink.next(ReaderBatch) == ReaderBatch(size=1, reclaimed=1)
     assert ran == [2]
+
+
+async def test_a_job_that_comes_back_to_the_worker_that_still_runs_it_is_not_run_beside_itself(
+    scene,
+):
+    """Silent too long, it loses the job to a rescuer, who dies: the job returns to the first."""
+    finish = asyncio.Event()
+
+    async def handler(job):
+        await finish.wait()
+
+    async with scene.working(handler, claim_min_idle_ms=LEASE_MS, read_block_ms=50) as sink:
+        await scene.queue.add("n", 1)
+        await eventually(lambda: len(scene.pending()) == 1)
+        (row,) = scene.pending()
+        scene.client.xclaim(scene.keys.stream, "default", "rescuer", 0, [row["message_id"]])
+        await eventually(lambda: scene.pending()[0]["consumer"] != b"rescuer")
+        finish.set()
+        assert (await sink.next(JobOutcome)).attempt == 1
+        await eventually(lambda: scene.pending() == [])
+    assert len(sink.seen(JobOutcome)) == 1

@@ -286,7 +286,8 @@ async def test_a_stop_ends_a_promoters_sleep_however_long(scene, make):
     running = asyncio.create_task(promoter.run(stop))
     await promoter_sink.next(PromoterTick)
     stop.set()
-    await soon(running)
+    before_its_bell_falls_silent_s = 3
+    await asyncio.wait_for(running, before_its_bell_falls_silent_s)
 
 
 async def test_a_promoter_outlives_a_server_that_goes_away_between_two_steps(

@@ -317,6 +317,19 @@ async def test_deliveries_lost_with_a_connection_go_back_unstarted_and_uncounted
     assert len(own.runs) == 1
 
 
+async def test_after_a_break_the_next_step_looks_for_deliveries_that_got_lost_with_it(scene, desk):
+    own = await desk(concurrency=9, claim_min_idle_ms=600_000)
+    await add(scene, 2)
+    scene.client.xreadgroup("default", "c-1", {scene.keys.stream: ">"}, count=1)
+    scene.client.client_kill_filter(_id=own.connection.server.client_id)
+    await own.reader.step()
+    await started(own, 1)
+    other = await desk(concurrency=9, claim_min_idle_ms=600_000)
+    await other.reader.step()
+    (run,) = await started(other, 1)
+    assert run.attempt == 1
+
+
 async def test_a_late_reply_is_checked_before_its_jobs_are_run(scene, desk):
     own = await desk(concurrency=9, claim_min_idle_ms=30_000)
     await add(scene, 2)

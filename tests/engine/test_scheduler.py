@@ -221,3 +221,22 @@ async def test_the_lock_is_given_up_at_the_end(scheduler, server, keys):
     assert server.client().exists(keys.scheduler_lock)
     await scheduler.release()
     assert not server.client().exists(keys.scheduler_lock)
+
+
+@pytest.mark.parametrize("fault", ["no number", "no hash", "no text"])
+async def test_whatever_stands_among_the_specs_the_good_ones_fire(
+    scheduler, upsert, fired, clock, server, keys, fault
+):
+    await upsert(a_spec("good"))
+    client = server.client()
+    if fault == "no number":
+        client.zadd(keys.repeat, {"bad": float("-inf")})
+    elif fault == "no hash":
+        client.zadd(keys.repeat, {"bad": NOON})
+        client.set(keys.repeat_spec("bad"), "text", ex=60)
+    else:
+        client.zadd(keys.repeat, {b"\xff\xfe": NOON})
+    for _ in range(3):
+        assert await scheduler.step() > 0
+        clock.advance(MINUTE)
+    assert [job.id for job in fired()] == [fire_id("good", NOON + n * MINUTE) for n in range(3)]

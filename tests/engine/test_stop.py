@@ -9,6 +9,9 @@ import warnings
 
 import pytest
 
+from chasquimq.broker.url import parse_url
+from chasquimq.config import ConsumerConfig
+from chasquimq.engine.consumer import Consumer
 from chasquimq.metrics import JobOutcome, PromoterTick, ReaderBatch
 from tests.support.eventually import eventually
 from tests.support.scene import Scene, running, soon
@@ -104,6 +107,42 @@ async def test_what_was_read_and_not_started_goes_back_at_once_and_uncounted(
     gate.open()
     await soon(working)
     assert scene.is_empty()
+
+
+async def test_a_slot_that_becomes_free_after_the_stop_starts_nothing(scene, gate):
+    await scene.queue.add_bulk([{"name": "n", "data": n} for n in range(5)])
+    worker = scene.worker(gate, concurrency=1)
+    working = asyncio.create_task(worker.run())
+    await eventually(lambda: gate.begun)
+    worker._consumer._reader._ahead = 64
+    worker._consumer._executor.nudge()
+    await eventually(lambda: len(scene.pending()) == 5)
+    await worker.close()
+    gate.open()
+    await soon(working)
+    assert gate.begun == [1]
+    assert await collect(scene, 4) == [1] * 4
+
+
+async def test_a_consumer_that_is_cancelled_hands_back_what_it_did_not_start(scene, gate):
+    async def handler(run):
+        await gate(run)
+
+    await scene.queue.add_bulk([{"name": "n", "data": n} for n in range(5)])
+    config = ConsumerConfig(
+        queue_name=scene.name, concurrency=1, claim_min_idle_ms=600_000, shutdown_deadline_secs=0
+    )
+    consumer = Consumer(parse_url(scene.server.socket_url), config, handler)
+    working = asyncio.create_task(consumer.run(asyncio.Event()))
+    await eventually(lambda: gate.begun)
+    consumer._reader._ahead = 64
+    consumer._executor.nudge()
+    await eventually(lambda: consumer._executor.waiting == 4)
+    working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await soon(working)
+    attempts = await collect(scene, 5, claim_min_idle_ms=600_000)
+    assert sorted(attempts) == [1, 1, 1, 1, 2]
 
 
 async def test_handlers_cut_off_at_the_deadline_go_back_and_their_run_counts(scene, gate):
@@ -299,6 +338,7 @@ async def test_a_cut_ends_a_stop_that_waits_for_a_server_that_does_not_answer(
     working = asyncio.create_task(worker.run())
     await soon(done.wait())
     await worker.close()
+    await eventually(lambda: worker._consumer._limits)  # it waits, for a minute if need be
     worker._consumer.cut()
     await soon(working)
     scene.server.resume()

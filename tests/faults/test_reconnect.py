@@ -217,7 +217,7 @@ async def test_attempts_are_counted_where_a_limit_is_set(proxy, dial):
 
 async def test_a_first_connection_that_is_refused_fails_at_once_with_the_remedy(dial):
     url = f"redis://127.0.0.1:{free_port()}"
-    error = await hits_the_wall(dial(url), within_s=1)
+    error = await hits_the_wall(dial(url), within_s=3)
     assert error.startswith(f"redis: cannot connect to {url}: the connection was refused")
     assert "redis_url" in error
     assert "CHASQUI_REDIS_URL" in error
@@ -225,7 +225,7 @@ async def test_a_first_connection_that_is_refused_fails_at_once_with_the_remedy(
 
 
 async def test_a_socket_path_that_is_not_there_fails_at_once(dial, tmp_path):
-    error = await hits_the_wall(dial(f"unix://{tmp_path}/none.sock"), within_s=1)
+    error = await hits_the_wall(dial(f"unix://{tmp_path}/none.sock"), within_s=3)
     assert "none.sock" in error
     assert "No such file" in error
 
@@ -356,7 +356,7 @@ async def test_a_server_that_will_not_load_scripts_says_so_at_once(own, dial):
     started = time.monotonic()
     with pytest.raises(ServerReplyError, match="NOPERM"):
         await caller.run(bump(BUMP[0]))
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 3
 
 
 # --- the server is there and cannot serve
@@ -457,5 +457,5 @@ async def test_what_a_server_keeps_refusing_is_the_last_problem_when_patience_en
 
 async def test_a_first_connection_to_a_replica_is_refused_with_the_reason(own, dial):
     own.client().replicaof("127.0.0.1", "1")
-    error = await hits_the_wall(dial(own.url), within_s=1)
+    error = await hits_the_wall(dial(own.url), within_s=3)
     assert "is a replica: name its primary or its sentinels" in error

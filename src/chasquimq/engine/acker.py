@@ -52,20 +52,23 @@ class Acker:
         """Acknowledge with the next batch."""
         self.gatherer.add(completion)
 
+    async def _complete(self, batch: list[Completion]) -> list[bool]:
+        server = self._connection.server or await self._connection.ready()
+        return await self._connection.run(
+            stream.complete(
+                self._keys,
+                self._group,
+                batch,
+                has_xackdel=server.has_xackdel,
+                keeping=self._keeping,
+                telling=Telling(self._clock.now_ms(), self._events_cap),
+            )
+        )
+
     async def _flush(self, batch: list[Completion]) -> None:
         await self._teller.gatherer.hurry()  # `active` comes before `completed`
         try:
-            server = self._connection.server or await self._connection.ready()
-            removed = await self._connection.run(
-                stream.complete(
-                    self._keys,
-                    self._group,
-                    batch,
-                    has_xackdel=server.has_xackdel,
-                    keeping=self._keeping,
-                    telling=Telling(self._clock.now_ms(), self._events_cap),
-                )
-            )
+            removed = await self.gatherer.insist(lambda: self._complete(batch))
             late = removed.count(False)
             if late:
                 log.info("%d completed jobs had been settled by another worker", late,

@@ -174,7 +174,8 @@ class Consumer:
         self._reader.end()
         async with self._within(self._config.block_ms / 1_000 + _ROLES_GRACE_S):
             await asyncio.gather(
-                self._return_unstarted(), *(role.unblock(self._main) for role in self._roles)
+                self._hand_back(self._take_unstarted()),
+                *(role.unblock(self._main) for role in self._roles),
             )
             await asyncio.wait(tasks)
         for task in tasks:
@@ -189,7 +190,7 @@ class Consumer:
         deadline_s = self._config.shutdown_deadline_secs
         try:
             _, cut_off = await asyncio.gather(
-                self._return_unstarted(), self._executor.end(deadline_s)
+                self._hand_back(self._take_unstarted()), self._executor.end(deadline_s)
             )
             if cut_off:
                 log.warning("%d handlers did not finish within %g s and were cut off",
@@ -204,8 +205,11 @@ class Consumer:
             for gatherer in self._gatherers:
                 gatherer.cut()
             await asyncio.to_thread(self._leases.end)
-            for connection in (self._reader.connection, self._promoter.connection, self._main):
-                await connection.close()
+            # The promoter closes its bell itself, unless it is cancelled while it does.
+            for owner in (self._reader, self._promoter):
+                await owner.connection.close()
+            await self._promoter.bell.close()
+            await self._main.close()
 
     async def _farewell(self, cut_off: list[Delivery]) -> None:
         """Write what is left to write, and leave the group."""
@@ -236,20 +240,22 @@ class Consumer:
                         "written will be run again", limit_s,
                         extra={"queue": self._keys.name})  # fmt: skip
 
-    async def _return_unstarted(self) -> None:
-        await self._hand_back([run.delivery for run in self._executor.take_waiting()])
+    def _take_unstarted(self) -> list[Delivery]:
+        """Take them from the slots at once: none that becomes free starts another."""
+        return [run.delivery for run in self._executor.take_waiting()]
 
     async def _hand_back(self, deliveries: list[Delivery]) -> None:
         if not deliveries:
             return
+        for each in deliveries:
+            # Before, not after: a renewal in between would make them look busy for a whole lease.
+            self._leases.drop(each.entry_id)
         try:
             async with self._within(_FAREWELL_S):
                 await self._main.run(self._reader.hand_back_call(deliveries))
         except ChasquiError as error:
             log.warning("%d deliveries were not handed back; their leases will run out: %s",
                         len(deliveries), error, extra={"queue": self._keys.name})  # fmt: skip
-        for each in deliveries:
-            self._leases.drop(each.entry_id)
 
     async def _leave(self) -> None:
         try:

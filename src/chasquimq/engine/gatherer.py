@@ -13,8 +13,16 @@ from collections.abc import Awaitable, Callable
 from itertools import islice
 from typing import Generic, TypeVar
 
+from chasquimq.errors import ChasquiError
+
 log = logging.getLogger("chasquimq.engine")
 T = TypeVar("T")
+R = TypeVar("R")
+
+# Together about ten seconds: what lasts longer is not a hiccup.
+_MOST_TRIES = 10
+_FIRST_PAUSE_S = 0.025
+_LONGEST_PAUSE_S = 2.0
 
 
 class Gatherer(Generic[T]):
@@ -79,6 +87,22 @@ class Gatherer(Generic[T]):
         if self._hurried:
             # What was hurried, by us or by another in this turn, has its turn before we have ours.
             await asyncio.sleep(0)
+
+    async def insist(self, attempt: Callable[[], Awaitable[R]]) -> R:
+        """Try what the server refuses again, for a while; what it refuses at the end is raised.
+
+        The worker lives and holds the leases, so a refusal that passes costs no second run.
+        """
+        for tried in range(1, _MOST_TRIES):
+            try:
+                return await attempt()
+            except ChasquiError as error:
+                if self._is_ending:
+                    raise
+                log.log(logging.WARNING if tried == 1 else logging.DEBUG,
+                        "%s: %s; trying again", self._name, error)  # fmt: skip
+            await asyncio.sleep(min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**tried))
+        return await attempt()
 
     async def end(self) -> None:
         """Flush what is left and stop. Returns when nothing is on its way."""

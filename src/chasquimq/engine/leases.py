@@ -22,6 +22,7 @@ log = logging.getLogger("chasquimq.engine")
 
 # Entries renewed by one call; bounds how long the server is busy with it.
 _CHUNK = 500
+_OURS, _LOST = 1, 0
 
 
 class Leases:
@@ -45,9 +46,10 @@ class Leases:
         self.interval_us = lease_ms * 1_000 // 3
         """Deliveries that were not renewed for this long are."""
         self._clock = clock
-        # Shared between the event loop and the thread; single operations on a dict are atomic. The
-        # thread changes the instant inside its cell and never inserts, so that an entry which is
-        # dropped while it is being renewed stays dropped.
+        # Shared between the event loop and the thread; single operations on a dict are atomic. A
+        # cell holds the instant of the last renewal and whether the lease is ours. The thread
+        # changes cells and never inserts, so that an entry which is dropped while it is being
+        # renewed stays dropped.
         self._held: dict[bytes, list[int]] = {}
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -66,8 +68,8 @@ class Leases:
         return len(self._held)
 
     def take(self, entry_id: bytes) -> None:
-        """A delivery was read just now."""
-        self._held[entry_id] = [self._clock.monotonic_us()]
+        """A delivery was read just now; one that is in hand already is ours (again)."""
+        self._held[entry_id] = [self._clock.monotonic_us(), _OURS]
 
     def drop(self, entry_id: bytes) -> None:
         """A delivery was settled, handed back or given up: let its lease run out."""
@@ -105,14 +107,17 @@ class Leases:
             for entry_id, cell in chunk:
                 if entry_id not in lost:
                     cell[0] = now
-                elif self._held.pop(entry_id, None) is not None:
+                elif entry_id in self._held:
+                    # It stays in hand: its handler runs, and if that other worker dies and the
+                    # entry comes back to this one, it must not be started beside itself.
+                    cell[1] = _LOST
                     log.warning("the lease of entry %s was lost to another worker",
                                 entry_id.decode(), extra={"queue": self._keys.name})  # fmt: skip
             self.renewals += len(chunk) - len(lost)
         return len(old)
 
     def _is_old(self, cell: list[int], now: int) -> bool:
-        return now - cell[0] >= self.interval_us
+        return cell[1] == _OURS and now - cell[0] >= self.interval_us
 
     def _run(self) -> None:
         # Looking twice per interval keeps every lease younger than half of its time.

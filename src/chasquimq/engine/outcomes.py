@@ -101,6 +101,9 @@ class WaitedJob:
             case EventName.DLQ:
                 self.reason = str(event.fields.get("reason", ""))
                 self.died_with = event.event_id
+            case EventName.WAITING:
+                self.reason = None  # it was replayed
+                return False
             case EventName.FAILED:
                 self.error = str(event.fields.get("reason", ""))
                 return False

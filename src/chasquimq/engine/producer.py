@@ -7,6 +7,7 @@ the event loop into one call.
 import asyncio
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from chasquimq.broker import events
@@ -21,7 +22,7 @@ from chasquimq.engine.outcomes import JobResult, WaitedJob, too_late
 from chasquimq.engine.producing import Order, Producing, Wish
 from chasquimq.engine.steps import drive, drive_blocking
 from chasquimq.engine.watcher import Watcher
-from chasquimq.errors import QueueFullError, WaitForResultTimeoutError
+from chasquimq.errors import QueueFullError, RedisError, WaitForResultTimeoutError
 
 T = TypeVar("T")
 
@@ -94,29 +95,34 @@ class Producer:
             # The limit holds even if the server does not answer; the extra is for a last look.
             async with asyncio.timeout(timeout_s + _LAST_LOOK_S):
                 # A job that has ended already costs no second connection.
-                if (result := await self.drive(self.producing.first_look(job_id))) is not None:
+                job = WaitedJob()
+                result = await self.drive(self.producing.first_look(job_id, job))
+                if result is not None:
                     return result
-                return await self._watched_result(job_id, timeout_s=timeout_s, poll_s=poll_s)
+                return await self._watched_result(job_id, job, timeout_s=timeout_s, poll_s=poll_s)
         except WaitForResultTimeoutError:
             raise
         except TimeoutError:
             raise too_late(job_id, timeout_s) from None
 
-    async def _watched_result(self, job_id: str, *, timeout_s: float, poll_s: float) -> JobResult:
+    async def _watched_result(
+        self, job_id: str, job: WaitedJob, *, timeout_s: float, poll_s: float
+    ) -> JobResult:
         watcher = self._home().watcher()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
-        waiter = await watcher.add(job_id)
+        waiter = await watcher.add(job_id, job)
         pause_s = poll_s
         try:
-            while (
-                result := await self.drive(self.producing.result_of(job_id, waiter.job))
-            ) is None:
+            # Once more from the start: it may have ended between the first look and now.
+            result = await self.drive(self.producing.first_look(job_id, job))
+            while result is None:
                 left_s = deadline - loop.time()
                 if left_s <= 0:
                     raise too_late(job_id, timeout_s)
-                await waiter.hint(min(pause_s, left_s, waiter.job.patience_s))
+                await waiter.hint(min(pause_s, left_s, job.patience_s))
                 pause_s = min(_LONGEST_POLLS * poll_s, 2 * pause_s)
+                result = await self.drive(self.producing.result_of(job_id, job))
         finally:
             watcher.remove(job_id, waiter)
         return result
@@ -252,9 +258,18 @@ class SyncProducer:
         """Show the queue and where it is."""
         return f"<SyncProducer {self.producing.keys.name} at {self._target.safe_text}>"
 
-    def sibling(self) -> BlockingConnection:
-        """Another connection to the same place, for calls that block."""
-        return BlockingConnection(self._target, self._options, slot_key=self.producing.keys.tag)
+    def sibling(self, patience_s: float | None = None) -> BlockingConnection:
+        """Another connection to the same place, for calls that block, or that may wait less."""
+        options = self._options
+        if patience_s is not None:
+            most_ms = max(1, int(patience_s * 1_000))
+            options = replace(
+                options,
+                patience_ms=min(options.patience_ms, most_ms),
+                connect_timeout_ms=min(options.connect_timeout_ms, most_ms),
+                response_timeout_ms=min(options.response_timeout_ms, most_ms),
+            )
+        return BlockingConnection(self._target, options, slot_key=self.producing.keys.tag)
 
     def add(self, wishes: Sequence[Wish]) -> list[tuple[Order, bool]]:
         """Add jobs, as `Producer.add` does."""
@@ -287,19 +302,30 @@ class SyncProducer:
     def wait_for_result(self, job_id: str, *, timeout_s: float, poll_s: float) -> JobResult:
         """How the job ended, as `Producer.wait_for_result` tells it."""
         deadline = self._time_s() + timeout_s
-        job = WaitedJob()
-        if (result := self.drive(self.producing.first_look(job_id))) is not None:
-            return result
-        connection = self.sibling()
+        connection = self.sibling(patience_s=timeout_s + _LAST_LOOK_S)
         try:
-            after = connection.run(events.last_id(self.producing.keys))
-            while True:
-                result = self.drive(self.producing.result_of(job_id, job))
-                if result is not None:
-                    return result
+            return self._watched_result(connection, job_id, deadline=deadline, poll_s=poll_s)
+        except RedisError:
+            if self._time_s() < deadline:
+                raise
+            raise too_late(job_id, timeout_s) from None
+        except WaitForResultTimeoutError:
+            raise too_late(job_id, timeout_s) from None
+        finally:
+            connection.close()
+
+    def _watched_result(
+        self, connection: BlockingConnection, job_id: str, *, deadline: float, poll_s: float
+    ) -> JobResult:
+        job = WaitedJob()
+        after = connection.run(events.last_id(self.producing.keys))
+        result = drive_blocking(connection, self.producing.first_look(job_id, job))
+        while result is None:
+            result = drive_blocking(connection, self.producing.result_of(job_id, job))
+            if result is None:
                 left_s = deadline - self._time_s()
                 if left_s <= 0:
-                    raise too_late(job_id, timeout_s)
+                    raise too_late(job_id, 0)
                 pause_s = min(_LONGEST_POLLS * poll_s, left_s, job.patience_s)
                 block_ms = max(1, int(pause_s * 1_000))
                 read = events.read(self.producing.keys, after=after, count=1_000, block_ms=block_ms)
@@ -307,8 +333,7 @@ class SyncProducer:
                     after = event.event_id
                     if event.job_id == job_id:
                         job.take(event)
-        finally:
-            connection.close()
+        return result
 
     def close(self) -> None:
         """Drop the connection. A later call opens another."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from chasquimq.broker import delayed, results, stream
+from chasquimq.broker import delayed, events, results, stream
 from chasquimq.broker.call import Call, Steps, together
 from chasquimq.broker.delayed import DelayedJob
 from chasquimq.broker.ring import Ring
@@ -23,10 +23,13 @@ from chasquimq.engine.repeating import Repeating
 from chasquimq.errors import ConfigError, QueueFullError
 from chasquimq.wire.entry import MAX_NAME_BYTES, DeadLetter
 from chasquimq.wire.envelope import encode_with_retry
+from chasquimq.wire.event import QueueEvent
 from chasquimq.wire.ids import StreamId, ulid, ulid_time_ms, ulids
 from chasquimq.wire.keys import QueueKeys
 from chasquimq.wire.retry import RetryOverride
 
+# What "any delay" means: scores of the delayed set are exact up to 2**53 ms.
+_LONGEST_DELAY_SECS = 2**53 // 1_000 // 2
 # Below this many entries a limit is checked exactly, by the script, on every add.
 _SMALL_LIMIT = 10_000
 # Adds may skip the check while the depth we last saw is fresh and leaves this part of the limit
@@ -35,7 +38,11 @@ _FREE_PART = 0.2
 _FRESH_US = 1_000_000
 # Jobs in one script call: long enough to be cheap, short enough not to hold the server up.
 _CHUNK = 1_000
+_CHUNK_BYTES = 8 << 20
 _PAGE = 500
+# How many events, from about a job's birth on, are looked through for it.
+_EVENTS_BACK = 2_000
+_CLOCK_SKEW_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +123,9 @@ class Producing:
         )
 
     def _check_delay(self, wish: Wish, now_ms: int) -> None:
-        longest = self.config.max_delay_secs
+        longest = self.config.max_delay_secs or _LONGEST_DELAY_SECS
         delay_ms = wish.delay_ms if wish.run_at_ms is None else wish.run_at_ms - now_ms
-        if longest and delay_ms // 1_000 > longest:
+        if delay_ms // 1_000 > longest:
             msg = (
                 f"delay {delay_ms // 1_000}s exceeds max_delay_secs {longest}s: "
                 "shorten it, or raise max_delay_secs (0 accepts any)"
@@ -195,15 +202,28 @@ class Producing:
         letter = yield from self.letters.find(job_id, StreamId.parse(job.died_with).ms)
         return result if letter is None else replace(result, error=letter.error or result.error)
 
-    def first_look(self, job_id: str) -> Steps[JobResult | None]:
+    def first_look(self, job_id: str, job: WaitedJob) -> Steps[JobResult | None]:
         """How a job has ended that nobody watched so far; None if it has not, as far as is known.
 
-        Workers of the reference engine keep no outcome of a failure, only its dead letter.
+        A worker that stores no results leaves but its events, and one of the reference engine
+        leaves of a failure but its dead letter. `job` learns what the events told.
         """
-        result = yield from self.result_of(job_id, WaitedJob())
+        result: JobResult | None = yield from self.result_of(job_id, job)
         if result is not None:
             return result
-        letter = yield from self.letters.find(job_id, ulid_time_ms(job_id) or 0)
+        born_ms = ulid_time_ms(job_id)
+        if born_ms is not None:
+            since_ms = born_ms - _CLOCK_SKEW_MS
+            told: list[QueueEvent] = yield events.about(
+                self.keys, job_id, since_ms=since_ms, count=_EVENTS_BACK
+            )
+            for event in told:
+                job.take(event)
+            if job.has_completed or job.reason is not None:
+                result = yield from self.result_of(job_id, job)
+        if result is not None or job.has_completed:
+            return result
+        letter = yield from self.letters.find(job_id, born_ms or 0)
         if letter is None:
             return None
         return JobResult(OutcomeStatus.FAILED, reason=letter.reason, error=letter.error)
@@ -223,11 +243,19 @@ class Producing:
         unique: list[int],
         later: list[int],
     ) -> Steps[None]:
-        """One pipeline for the orders at these positions; fresh ones are added all or none."""
-        chunk = max(1, len(fresh)) if self._is_near_cap(len(fresh) + len(unique)) else _CHUNK
-        parts = [*_parts(fresh, chunk), *_parts(unique, _PAGE), *_parts(later, _PAGE)]
+        """One pipeline for the orders at these positions.
+
+        Fresh ones are added all or none as long as they are one part. More than that are counted
+        before anything is sent; only adds of others in that very moment can then split them.
+        """
+        sizes = [len(order.envelope) for order in orders]
+        parts = _parts(fresh, _CHUNK, sizes)
+        parts += _parts(unique, _PAGE, sizes)
+        parts += _parts(later, _PAGE, sizes)
         if not parts:
             return
+        if len(fresh) > len(parts[0]) and self._is_near_cap(len(fresh)):
+            yield from self._check_room(len(fresh))
         answers = yield together([self._call_for([orders[at] for at in part]) for part in parts])
         refused = 0
         for part, answer in zip(parts, answers, strict=True):
@@ -238,6 +266,12 @@ class Producing:
                     taken[at] = code == "0"
         if refused:
             raise self.full(refused)
+
+    def _check_room(self, wanted: int) -> Steps[None]:
+        depth: int = yield stream.depth(self.keys)
+        self._note_depth(Added(0, depth))
+        if not self._capacity.trim and depth + wanted > self.config.max_stream_len:
+            raise self.full(wanted)
 
     def _call_for(self, orders: Sequence[Order]) -> Call[Any]:
         if orders[0].is_delayed:
@@ -320,5 +354,14 @@ def _new_job(order: Order) -> NewJob:
     return NewJob(order.id, order.envelope, order.name)
 
 
-def _parts(positions: list[int], size: int) -> list[list[int]]:
-    return [positions[at : at + size] for at in range(0, len(positions), size)]
+def _parts(positions: list[int], most: int, sizes: list[int]) -> list[list[int]]:
+    """Positions in parts of at most `most` jobs and about `_CHUNK_BYTES`: what one script takes."""
+    parts: list[list[int]] = []
+    room = 0
+    for at in positions:
+        if not parts or len(parts[-1]) >= most or sizes[at] > room:
+            parts.append([])
+            room = _CHUNK_BYTES
+        parts[-1].append(at)
+        room -= sizes[at]
+    return parts

@@ -30,7 +30,7 @@ class Promoter(Role):
     def __init__(self, connection: Connection, config: PromoterConfig) -> None:
         """The promoter listens on a sibling of `connection`, for as long as it runs."""
         self.connection = connection
-        self._bell = connection.sibling()
+        self.bell = connection.sibling()
         self._listening: asyncio.Task[None] | None = None
         self._config = config
         self._keys = QueueKeys(config.queue_name)
@@ -81,7 +81,7 @@ class Promoter(Role):
             if self._listening is not None:
                 self._listening.cancel()
                 await asyncio.wait([self._listening])
-            await self._bell.close()
+            await self.bell.close()
 
     async def wait(self, stop: asyncio.Event, seconds: float) -> None:
         """Sleep, but wake for a job that is scheduled before all others.
@@ -106,7 +106,7 @@ class Promoter(Role):
     async def _listen(self) -> None:
         """Return when somebody has scheduled a job due before all others, or after a while."""
         try:
-            await self._bell.run(delayed.wait_for_earlier(self._keys, _LISTEN_MS))
+            await self.bell.run(delayed.wait_for_earlier(self._keys, _LISTEN_MS))
         except ChasquiError as error:
             log.debug("the promoter cannot be woken, it goes by its poll interval: %s", error)
             await asyncio.sleep(_LISTEN_MS / 1_000)

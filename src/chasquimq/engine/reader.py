@@ -94,7 +94,7 @@ class Reader(Role):
         try:
             deliveries = await self._read(room)
         except ServerReplyError as error:
-            if "NOGROUP" not in error.message:  # inside a script it is not the first word
+            if error.kind != "NOGROUP":
                 raise
             log.warning("the group of queue %s is gone; creating it again", self._keys.name)
             await self.join()
@@ -159,12 +159,10 @@ class Reader(Role):
     async def _return_stale(self) -> None:
         self._ahead = 0
         stale = [run.delivery for run in self._executor.take_waiting()]
-        try:
-            await self.connection.run(self.hand_back_call(stale))
-        finally:
-            # Not handed back, they must not be kept either: their leases run out.
-            for each in stale:
-                self._leases.drop(each.entry_id)
+        for each in stale:
+            # Before, not after: a renewal in between would make them look busy for a whole lease.
+            self._leases.drop(each.entry_id)
+        await self.connection.run(self.hand_back_call(stale))
 
     def _look_ahead(self) -> None:
         """Set how much to read beyond the free slots, from how fast jobs finish."""
@@ -248,10 +246,12 @@ class Reader(Role):
         report(self._config.metrics.reader_batch, ReaderBatch(len(deliveries), reclaimed))
         leases, config = self._leases, self._config
         for delivery in deliveries:
-            if delivery.entry_id in leases:
-                # Our own lease ran out while the job is still running here: it is not run twice.
-                continue
+            is_in_hand = delivery.entry_id in leases
             leases.take(delivery.entry_id)
+            if is_in_hand:
+                # Our own lease ran out, or came back to us from a worker that died, while the job
+                # is still running here: it is not run beside itself.
+                continue
             fit = admit(
                 delivery,
                 max_payload_bytes=config.max_payload_bytes,

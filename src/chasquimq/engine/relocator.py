@@ -50,7 +50,8 @@ class Relocator:
             answers = await self._connection.run(together([_unraised(each.call) for each in batch]))
         except ChasquiError as error:
             answers = [error] * len(batch)
-        for each, answer in zip(batch, answers, strict=True):
+        for each, first in zip(batch, answers, strict=True):
+            answer = first if not isinstance(first, ChasquiError) else await self._again(each)
             self._leases.drop(each.entry_id)
             if isinstance(answer, ChasquiError):
                 log.error("entry %s could not be moved and will run again: %s",
@@ -61,6 +62,13 @@ class Relocator:
             else:
                 log.info("entry %s was settled by another worker", each.entry_id.decode(),
                          extra={"queue": self._queue})  # fmt: skip
+
+    async def _again(self, move: Move) -> bool | ChasquiError:
+        """A move that was refused, by itself; it may be that the server only had a hiccup."""
+        try:
+            return await self.gatherer.insist(lambda: self._connection.run(move.call))
+        except ChasquiError as error:
+            return error
 
 
 def _unraised(call: Call[bool]) -> Call[bool | ChasquiError]:

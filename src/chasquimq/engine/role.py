@@ -46,6 +46,12 @@ class Role(ABC):
                 pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** min(failures - 1, 10))
                 level = logging.WARNING if failures == 1 else logging.DEBUG
                 log.log(level, "%s: %s; trying again", self.name, error)
+            except Exception:
+                # A slip of ours, or something at our keys that nobody foresaw: it must not end the
+                # worker, whose other roles go on.
+                failures += 1
+                pause_s = _LONGEST_PAUSE_S
+                log.exception("%s: a step failed; trying again", self.name)
             if pause_s > 0 and not stop.is_set():
                 await self.wait(stop, pause_s)
 

@@ -28,6 +28,8 @@ log = logging.getLogger("chasquimq.engine")
 
 # A spec that cannot be read is looked at again after this long: a newer release may know it.
 _PUT_OFF_MS = 60_000
+# A window that is due and did not fire must not make a busy loop.
+_SHORTEST_SLEEP_S = 0.005
 
 
 class Scheduler(Role):
@@ -74,7 +76,8 @@ class Scheduler(Role):
         next_ms = await self.connection.run(repeats.next_due(self._keys))
         if next_ms is None:
             return longest_s
-        return min(longest_s, max(0, next_ms - self._clock.now_ms()) / 1_000)
+        left_s = (next_ms - self._clock.now_ms()) / 1_000
+        return min(longest_s, max(_SHORTEST_SLEEP_S, left_s))
 
     async def release(self) -> None:
         """Give the lock up, so that another can lead at once."""
@@ -96,7 +99,9 @@ class Scheduler(Role):
         else:
             self._note_unreadable(stored.key, stored.problem)
         if spec is None or plan is None:
-            await self.connection.run(repeats.move(self._keys, stored.key, now_ms + _PUT_OFF_MS))
+            await self.connection.run(
+                repeats.move(self._keys, stored.raw_key, now_ms + _PUT_OFF_MS)
+            )
             return
         windows = () if stored.is_paused else plan.windows_ms
         fired = await self.connection.run(

@@ -79,7 +79,11 @@ class Settlement:
             chance=self._chance,
         )
         match disposition:
-            case Retry():
+            case Retry(backoff_ms, _):
+                log.warning("job %s failed in run %d, next try in %d ms: %s", run.envelope.id,
+                            run.attempt, backoff_ms, outcome.error,
+                            extra={"queue": self._keys.name, "job_id": run.envelope.id,
+                                   "attempt": run.attempt})  # fmt: skip
                 self._relocator.add(self._retry(run, disposition))
             case Bury(reason):
                 self._relocator.add(self._bury(run, reason, outcome))

@@ -79,5 +79,6 @@ class Teller:
     async def _flush(self, batch: list[list[bytes]]) -> None:
         try:
             await self._connection.run(events.append(self._keys, batch, cap=self._cap))
+            self._dropped = 0
         except ChasquiError as error:
             log.warning("%d events were not written: %s", len(batch), error)

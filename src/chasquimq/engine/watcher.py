@@ -27,9 +27,9 @@ _PAUSE_AFTER_ERROR_S = 0.2
 class Waiter:
     """One job somebody waits for."""
 
-    def __init__(self) -> None:
-        """Nothing is known yet."""
-        self.job = WaitedJob()
+    def __init__(self, job: WaitedJob) -> None:
+        """`job` is what is known of it so far, and learns more."""
+        self.job = job
         self._hint = asyncio.Event()
 
     async def hint(self, timeout_s: float) -> None:
@@ -60,9 +60,9 @@ class Watcher:
         self._task: asyncio.Task[None] | None = None
         self._position: asyncio.Future[None] | None = None
 
-    async def add(self, job_id: str) -> Waiter:
+    async def add(self, job_id: str, job: WaitedJob) -> Waiter:
         """Begin to watch a job. Events from before this call returned may be missed: look once."""
-        waiter = Waiter()
+        waiter = Waiter(job)
         self._waiters.setdefault(job_id, set()).add(waiter)
         if self._task is None:
             loop = asyncio.get_running_loop()

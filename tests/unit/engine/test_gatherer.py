@@ -42,7 +42,7 @@ async def make():
 
     yield make
     for each in made:
-        await each.end()
+        each.cut()
 
 
 def collecting(into):

@@ -68,7 +68,14 @@ async def test_a_streak_of_errors_is_told_once(caplog):
     assert "scripted: redis: the server is away" in caplog.text
 
 
-@pytest.mark.parametrize("error", [ConfigError("no"), ServerTooOldError("old"), KeyError("bug")])
+async def test_a_slip_in_a_step_is_logged_and_does_not_end_the_role(caplog):
+    role = Scripted(KeyError("slip"), 0)
+    await role.run(role.stop)
+    assert role.waits == [2.0]
+    assert "scripted: a step failed; trying again" in caplog.text
+
+
+@pytest.mark.parametrize("error", [ConfigError("no"), ServerTooOldError("old")])
 async def test_what_no_waiting_can_cure_ends_the_role(error):
     role = Scripted(error, 0)
     with pytest.raises(type(error)):

@@ -38,11 +38,11 @@ for at = jobs_from, jobs_from + 3 * fits - 1, 3 do
   redis.call('XADD', unpack(entry))
   if events_cap ~= '0' then
     if name ~= '' then
-      redis.call('XADD', events, 'MAXLEN', '~', events_cap, '*',
-                 'e', 'waiting', 'id', job_id, 'ts', ts_ms, 'n', name)
+      redis.pcall('XADD', events, 'MAXLEN', '~', events_cap, '*',
+                  'e', 'waiting', 'id', job_id, 'ts', ts_ms, 'n', name)
     else
-      redis.call('XADD', events, 'MAXLEN', '~', events_cap, '*',
-                 'e', 'waiting', 'id', job_id, 'ts', ts_ms)
+      redis.pcall('XADD', events, 'MAXLEN', '~', events_cap, '*',
+                  'e', 'waiting', 'id', job_id, 'ts', ts_ms)
     end
   end
 end

@@ -38,7 +38,7 @@ for at = jobs_from, #ARGV, 3 do
     end
     redis.call('SET', marker, '1', 'EX', marker_ttl_s)
     redis.call('XADD', unpack(entry))
-    if events_cap ~= '0' then redis.call('XADD', unpack(told)) end
+    if events_cap ~= '0' then redis.pcall('XADD', unpack(told)) end
     depth = depth + 1
     outcome[#outcome + 1] = '1'
   end

@@ -56,7 +56,7 @@ for _, member in ipairs(due) do
       told[#told + 1], told[#told + 2] = 'n', name
     end
     redis.call('XADD', unpack(entry))
-    if events_cap ~= '0' then redis.call('XADD', unpack(told)) end
+    if events_cap ~= '0' then redis.pcall('XADD', unpack(told)) end
     ids[#ids + 1] = id_of(envelope)
   end
   redis.call('ZREM', delayed, member)

@@ -40,7 +40,7 @@ for at = jobs_from, #ARGV, 7 do
                     'e', 'delayed', 'id', job_id, 'ts', ts_ms}
       if name ~= '' then told[#told + 1], told[#told + 2] = 'n', name end
       told[#told + 1], told[#told + 2] = 'delay_ms', string.format('%.0f', wait_ms)
-      redis.call('XADD', unpack(told))
+      redis.pcall('XADD', unpack(told))
     end
     outcome[#outcome + 1] = '1'
   end
