@@ -193,7 +193,7 @@ async def test_a_job_that_came_while_the_loop_was_blocked_and_was_taken_over_is_
     async def blocking(job):
         ran.append(job.name)
         if job.name == "blocks":
-            await eventually(lambda: is_reading(scene))
+            await eventually(scene.is_reading)
             is_blocking.set()
             assert gate.wait(15)
 
@@ -221,13 +221,6 @@ async def test_a_job_that_came_while_the_loop_was_blocked_and_was_taken_over_is_
     assert ran == ["blocks"]
     assert rescued == [("unseen", 2)]
     assert scene.is_empty()
-
-
-def is_reading(scene):
-    return any(
-        client["cmd"] == "xreadgroup" and "b" in client["flags"]
-        for client in scene.client.client_list()
-    )
 
 
 async def test_the_late_end_of_a_job_that_was_taken_over_does_no_harm(scene):

@@ -13,6 +13,8 @@ from chasquimq.broker.url import parse_url
 from chasquimq.config import ConsumerConfig
 from chasquimq.engine.consumer import Consumer
 from chasquimq.metrics import JobOutcome, PromoterTick, ReaderBatch
+from chasquimq.wire.envelope import encode
+from tests.support.builders import an_envelope
 from tests.support.eventually import eventually
 from tests.support.scene import Scene, running, soon
 from tests.support.sink import RecordingSink
@@ -138,11 +140,30 @@ async def test_a_consumer_that_is_cancelled_hands_back_what_it_did_not_start(sce
     consumer._reader._ahead = 64
     consumer._executor.nudge()
     await eventually(lambda: consumer._executor.waiting == 4)
-    working.cancel()
+    await eventually(lambda: consumer._reader.blocked_on)
+    working.cancel()  # an open read is cut off, and must not take what goes back
     with pytest.raises(asyncio.CancelledError):
         await soon(working)
     attempts = await collect(scene, 5, claim_min_idle_ms=600_000)
     assert sorted(attempts) == [1, 1, 1, 1, 2]
+
+
+async def test_what_a_read_took_that_was_cut_off_goes_back_unstarted_and_uncounted(scene, gate):
+    async def handler(run):
+        await gate(run)
+
+    config = ConsumerConfig(queue_name=scene.name, claim_min_idle_ms=600_000)
+    consumer = Consumer(parse_url(scene.server.socket_url), config, handler)
+    working = asyncio.create_task(consumer.run(asyncio.Event()))
+    await eventually(scene.is_reading)
+    # In one turn of the loop: the server gives the job to a read that nobody waits for any more.
+    working.cancel()
+    entry_id = scene.add_raw({"d": encode(an_envelope()), "n": "n"})
+    assert [row["message_id"].decode() for row in scene.pending()] == [entry_id]
+    with pytest.raises(asyncio.CancelledError):
+        await soon(working)
+    assert gate.begun == []
+    assert await collect(scene, 1, claim_min_idle_ms=600_000) == [1]
 
 
 async def test_handlers_cut_off_at_the_deadline_go_back_and_their_run_counts(scene, gate):
@@ -181,7 +202,8 @@ async def test_a_handler_that_fails_during_the_drain_is_retried_as_ever(scene):
         message = "during the drain"
         raise ValueError(message)
 
-    job = await scene.queue.add("n", 1)
+    # Not due again while the worker is still stopping: then it would run again, rightly.
+    job = await scene.queue.add("n", 1, backoff=60_000)
     async with scene.working(handler):
         await soon(begun.wait())
         asyncio.get_running_loop().call_soon(gate.set)

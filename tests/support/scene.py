@@ -94,6 +94,11 @@ class Scene:
         """How many jobs are delayed."""
         return int(self.client.zcard(self.keys.delayed))
 
+    def is_reading(self) -> bool:
+        """Whether a worker's read is open on the server."""
+        clients: Any = self.client.client_list()
+        return any(each["cmd"] == "xreadgroup" and "b" in each["flags"] for each in clients)
+
     async def dead(self) -> list[dict[str, Any]]:
         """The dead letters."""
         return await self.queue.peek_dlq(1_000)

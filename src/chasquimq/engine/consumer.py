@@ -190,7 +190,7 @@ class Consumer:
         deadline_s = self._config.shutdown_deadline_secs
         try:
             _, cut_off = await asyncio.gather(
-                self._hand_back(self._take_unstarted()), self._executor.end(deadline_s)
+                self._return_all(self._take_unstarted()), self._executor.end(deadline_s)
             )
             if cut_off:
                 log.warning("%d handlers did not finish within %g s and were cut off",
@@ -243,6 +243,15 @@ class Consumer:
     def _take_unstarted(self) -> list[Delivery]:
         """Take them from the slots at once: none that becomes free starts another."""
         return [run.delivery for run in self._executor.take_waiting()]
+
+    async def _return_all(self, unstarted: list[Delivery]) -> None:
+        """Hand back, besides, what the reader was given and did not see, if it was cut off."""
+        try:
+            async with self._within(_FAREWELL_S):
+                await self._reader.abandon(self._main)
+        except ChasquiError as error:
+            log.debug("what the reader was given last waits for its leases: %s", error)
+        await self._hand_back(unstarted)
 
     async def _hand_back(self, deliveries: list[Delivery]) -> None:
         if not deliveries:

@@ -69,6 +69,7 @@ class Reader(Role):
         self._ahead = 0
         self._rate_mark = (0, clock.monotonic_us())
         self._is_ending = False
+        self._was_cut_off = False
         self.last_read_us = 0
 
     def __repr__(self) -> str:
@@ -116,20 +117,35 @@ class Reader(Role):
         self._is_ending = True
         self._executor.nudge()
 
-    async def return_strays(self) -> None:
+    async def abandon(self, helper: Connection) -> None:
+        """After a read that was cut off: end it on the server too, and hand back what it took.
+
+        Else it would go on taking entries, those we are about to hand back among them.
+        """
+        if not self._was_cut_off:
+            return
+        server = self.connection.server
+        await self.connection.close()
+        if server is not None and server.client_id:
+            # The server may notice the close only after what we send next.
+            await helper.run(stream.unblock(server.client_id))
+        await self.return_strays(helper)
+
+    async def return_strays(self, helper: Connection | None = None) -> None:
         """Hand back entries that are ours by the server's book but never reached us.
 
         They were in a reply that got lost with its connection. Without this they would wait for
         their lease to run out, and count as a run that never was.
         """
         in_hand = self._leases.held()
-        pending = await self.connection.run(
+        connection = helper or self.connection
+        pending = await connection.run(
             stream.pending(self._keys, self._config.group, self._config.consumer_id)
         )
         strays = [each for each in pending if each.entry_id not in in_hand]
         if strays:
             log.info("handing back %d deliveries lost with a connection", len(strays))
-            await self.connection.run(self.hand_back_call(strays))
+            await connection.run(self.hand_back_call(strays))
 
     def hand_back_call(self, deliveries: list[Delivery]) -> Call[int]:
         """The call that gives unstarted deliveries to whoever reads next."""
@@ -202,6 +218,9 @@ class Reader(Role):
                     claim_min_idle_ms=claim_ms,
                 )
             )
+        except asyncio.CancelledError:
+            self._was_cut_off = True
+            raise
         finally:
             self.blocked_on = None
 
