@@ -85,14 +85,17 @@ async def test_a_queue_that_does_not_become_idle_is_a_timeout_with_its_counts(qu
     with pytest.raises(TimeoutError, match=r"not idle after 0\.05 s: Counts\(waiting=1"):
         await until_idle(queue, timeout=0.05)
 
-    may_end = asyncio.Event()
+    begun, may_end = asyncio.Event(), asyncio.Event()
 
     async def handler(_):
-        asyncio.get_running_loop().call_later(0.2, may_end.set)
+        begun.set()
         await may_end.wait()
 
-    with pytest.raises(TimeoutError, match="active=1"):
-        await run_until_idle(make_worker(handler), queue, timeout=0.1)
+    async with running(make_worker(handler)):
+        await asyncio.wait_for(begun.wait(), 10)
+        with pytest.raises(TimeoutError, match="active=1"):
+            await until_idle(queue, timeout=0.05)
+        may_end.set()
     assert await queue.get_job(job.id) is None, "what had begun was finished all the same"
 
 
