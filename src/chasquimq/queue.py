@@ -26,8 +26,8 @@ from chasquimq.broker.options import ConnectionOptions, CredentialProvider
 from chasquimq.broker.url import parse_url
 from chasquimq.config import Overflow
 from chasquimq.engine.outcomes import JobResult, OutcomeStatus, from_kept
-from chasquimq.engine.producer import Producer
 from chasquimq.engine.producing import Order
+from chasquimq.engine.sender import Sender
 from chasquimq.job import Job
 from chasquimq.recurring import recurring_job, refuse_delay_of_recurring, spec_of
 from chasquimq.wire.codec import unpack
@@ -72,13 +72,13 @@ class Queue:
             credential_provider=credential_provider,
             reconnect_max_attempts=reconnect_max_attempts,
         )
-        self._producer = Producer(parse_url(redis_url, tls=tls), config, options=options)
+        self._sender = Sender(parse_url(redis_url, tls=tls), config, options=options)
         self._group = group
         self._is_closed = False
 
     def __repr__(self) -> str:
         """Show the queue, where it is, and whether it was closed."""
-        return f"<Queue {self.name}{' (closed)' if self._is_closed else ''} {self._producer!r}>"
+        return f"<Queue {self.name}{' (closed)' if self._is_closed else ''} {self._sender!r}>"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """The queue itself: it is shared, so that `dataclasses.asdict(job)` can work."""
@@ -87,7 +87,7 @@ class Queue:
     @property
     def name(self) -> str:
         """The queue's name."""
-        return self._producer.producing.keys.name
+        return self._sender.producing.keys.name
 
     @property
     def is_closed(self) -> bool:
@@ -139,7 +139,7 @@ class Queue:
             job_id=job_id,
             missed_fires=missed_fires,
         )
-        [(order, is_taken)] = await self._producer.add([asked])
+        [(order, is_taken)] = await self._sender.add([asked])
         return self._job(order, data, is_taken=is_taken)
 
     async def add_unique(  # noqa: PLR0913 -- the documented arguments
@@ -174,7 +174,7 @@ class Queue:
         later, may be in.
         """
         asked = [bulk_wish(position, entry) for position, entry in enumerate(jobs)]
-        added = await self._producer.add(asked)
+        added = await self._sender.add(asked)
         return [
             self._job(order, entry["data"], is_taken=is_taken)
             for (order, is_taken), entry in zip(added, jobs, strict=True)
@@ -212,37 +212,37 @@ class Queue:
             backoff=backoff,
             missed_fires=missed_fires,
         )
-        repeating = self._producer.producing.repeating
-        await self._producer.drive(repeating.upsert(spec, checked_job_id(job_id)))
+        repeating = self._sender.producing.repeating
+        await self._sender.drive(repeating.upsert(spec, checked_job_id(job_id)))
         return recurring_job(spec, data)
 
     async def get_repeatable_jobs(self, limit: int = 100) -> list[RepeatableMeta]:
         """Recurring jobs, the one that fires next first."""
-        repeating = self._producer.producing.repeating
-        return await self._producer.drive(repeating.listed(checked_limit(limit)))
+        repeating = self._sender.producing.repeating
+        return await self._sender.drive(repeating.listed(checked_limit(limit)))
 
     async def remove_repeatable_by_key(self, key: str) -> bool:
         """Forget a recurring job; True if there was one. Jobs it has fired stay."""
-        repeating = self._producer.producing.repeating
-        return await self._producer.drive(repeating.remove(required_job_id(key)))
+        repeating = self._sender.producing.repeating
+        return await self._sender.drive(repeating.remove(required_job_id(key)))
 
     async def pause_repeatable(self, key: str) -> bool:
         """Let the windows of a recurring job pass without firing; False if there is no such job."""
-        repeating = self._producer.producing.repeating
-        return await self._producer.drive(repeating.set_paused(required_job_id(key), paused=True))
+        repeating = self._sender.producing.repeating
+        return await self._sender.drive(repeating.set_paused(required_job_id(key), paused=True))
 
     async def resume_repeatable(self, key: str) -> bool:
         """Fire again from the next window on; False if there is no such job."""
-        repeating = self._producer.producing.repeating
-        return await self._producer.drive(repeating.set_paused(required_job_id(key), paused=False))
+        repeating = self._sender.producing.repeating
+        return await self._sender.drive(repeating.set_paused(required_job_id(key), paused=False))
 
     async def run_repeatable_now(self, key: str) -> str | None:
         """Fire a recurring job once, besides its windows; the job's id, None without such a key.
 
         It counts neither against the limit nor as one of the windows.
         """
-        producing = self._producer.producing
-        return await self._producer.drive(producing.run_spec_now(required_job_id(key)))
+        producing = self._sender.producing
+        return await self._sender.drive(producing.run_spec_now(required_job_id(key)))
 
     async def cancel_delayed(self, job_id: str) -> bool:
         """Take a delayed job, or a retry that waits for its time, out of the queue.
@@ -250,13 +250,13 @@ class Queue:
         True if it was still delayed: then it will not run. False if it was promoted already or
         there is no such job.
         """
-        return await self._producer.drive(self._producer.producing.cancel(required_job_id(job_id)))
+        return await self._sender.drive(self._sender.producing.cancel(required_job_id(job_id)))
 
     async def peek_dlq(self, limit: int = 20) -> list[dict[str, Any]]:
         """The oldest dead letters, as dicts, without touching them."""
         if not checked_limit(limit):
             return []
-        letters = await self._producer.drive(self._producer.producing.letters.peek(limit))
+        letters = await self._sender.drive(self._sender.producing.letters.peek(limit))
         return [letter.to_dict() for letter in letters]
 
     async def replay_dlq(
@@ -272,10 +272,10 @@ class Queue:
         All, or those that match: `ids` (of dead letters or of jobs), job `name`, dead-letter
         `reason`. Returns how many were moved; two replays at once never move the same one.
         """
-        steps = self._producer.producing.replay_dlq(
+        steps = self._sender.producing.replay_dlq(
             checked_limit(limit), letter_filter(ids, name, reason)
         )
-        return await self._producer.drive(steps)
+        return await self._sender.drive(steps)
 
     async def discard_dlq(
         self,
@@ -286,10 +286,10 @@ class Queue:
         reason: str | None = None,
     ) -> int:
         """Delete up to `limit` dead letters for good, chosen as in `replay_dlq`."""
-        steps = self._producer.producing.letters.discard(
+        steps = self._sender.producing.letters.discard(
             checked_limit(limit), letter_filter(ids, name, reason)
         )
-        return await self._producer.drive(steps)
+        return await self._sender.drive(steps)
 
     async def get_job_result(self, job_id: str) -> Any:  # noqa: ANN401 -- the handler's value
         """The stored value, or None.
@@ -301,13 +301,13 @@ class Queue:
     async def get_job_result_bulk(self, job_ids: Sequence[str]) -> list[Any]:
         """The stored values of many jobs in one round trip, None where there is none."""
         job_ids = required_job_ids(job_ids)
-        kept = await self._producer.drive(self._producer.producing.read_results(job_ids))
+        kept = await self._sender.drive(self._sender.producing.read_results(job_ids))
         return [None if each.value is None else unpack(each.value) for each in kept]
 
     async def get_outcome(self, job_id: str) -> JobResult:
         """How a job stands: pending, ok, failed, expired or unknown."""
         job_ids = [required_job_id(job_id)]
-        kept = await self._producer.drive(self._producer.producing.read_results(job_ids))
+        kept = await self._sender.drive(self._sender.producing.read_results(job_ids))
         result = from_kept(kept[0])
         if result.status is not OutcomeStatus.UNKNOWN:
             return result
@@ -323,14 +323,12 @@ class Queue:
         """What the handler of a job returned, once it has; see `Job.wait_for_result`."""
         checked_wait(timeout, poll_interval)
         required_job_id(job_id)
-        result = await self._producer.wait_for_result(
-            job_id, timeout_s=timeout, poll_s=poll_interval
-        )
+        result = await self._sender.wait_for_result(job_id, timeout_s=timeout, poll_s=poll_interval)
         return value_of(job_id, result)
 
     async def counts(self) -> Counts:
         """How many jobs wait, run, are delayed, are dead: a moment's view."""
-        return await self._producer.run(counts(self._producer.producing.keys, self._group))
+        return await self._sender.run(counts(self._sender.producing.keys, self._group))
 
     async def get_job(self, job_id: str) -> Job | None:
         """The job as it is stored now, or None if it is nowhere in the queue (or completed)."""
@@ -347,7 +345,7 @@ class Queue:
     async def close(self) -> None:
         """Drop the connection. Idempotent; a later call opens another."""
         self._is_closed = True
-        await self._producer.close()
+        await self._sender.close()
 
     async def __aenter__(self) -> Self:
         """The queue itself."""
@@ -363,8 +361,8 @@ class Queue:
         await self.close()
 
     async def _locate(self, job_id: str) -> Located:
-        keys = self._producer.producing.keys
-        return await self._producer.drive(locate(keys, self._group, required_job_id(job_id)))
+        keys = self._sender.producing.keys
+        return await self._sender.drive(locate(keys, self._group, required_job_id(job_id)))
 
     def _job(self, order: Order, data: Any, *, is_taken: bool) -> Job:  # noqa: ANN401
         return Job(

@@ -26,8 +26,8 @@ from chasquimq.broker.options import ConnectionOptions, CredentialProvider
 from chasquimq.broker.url import parse_url
 from chasquimq.config import Overflow
 from chasquimq.engine.outcomes import JobResult, OutcomeStatus, from_kept
-from chasquimq.engine.producer import SyncProducer
 from chasquimq.engine.producing import Order
+from chasquimq.engine.sender import SyncSender
 from chasquimq.job import Job
 from chasquimq.recurring import recurring_job, refuse_delay_of_recurring, spec_of
 from chasquimq.wire.codec import unpack
@@ -71,18 +71,18 @@ class SyncQueue:
             credential_provider=credential_provider,
             reconnect_max_attempts=reconnect_max_attempts,
         )
-        self._producer = SyncProducer(parse_url(redis_url, tls=tls), config, options=options)
+        self._sender = SyncSender(parse_url(redis_url, tls=tls), config, options=options)
         self._group = group
         self._is_closed = False
 
     def __repr__(self) -> str:
         """Show the queue, where it is, and whether it was closed."""
-        return f"<SyncQueue {self.name}{' (closed)' if self._is_closed else ''} {self._producer!r}>"
+        return f"<SyncQueue {self.name}{' (closed)' if self._is_closed else ''} {self._sender!r}>"
 
     @property
     def name(self) -> str:
         """The queue's name."""
-        return self._producer.producing.keys.name
+        return self._sender.producing.keys.name
 
     @property
     def is_closed(self) -> bool:
@@ -124,7 +124,7 @@ class SyncQueue:
             job_id=job_id,
             missed_fires=missed_fires,
         )
-        [(order, is_taken)] = self._producer.add([asked])
+        [(order, is_taken)] = self._sender.add([asked])
         return _job(order, data, is_taken=is_taken)
 
     def add_unique(  # noqa: PLR0913 -- the documented arguments
@@ -154,7 +154,7 @@ class SyncQueue:
     def add_bulk(self, jobs: Sequence[Mapping[str, Any]]) -> list[Job]:
         """See `Queue.add_bulk`."""
         asked = [bulk_wish(position, entry) for position, entry in enumerate(jobs)]
-        added = self._producer.add(asked)
+        added = self._sender.add(asked)
         return [
             _job(order, entry["data"], is_taken=is_taken)
             for (order, is_taken), entry in zip(added, jobs, strict=True)
@@ -186,44 +186,44 @@ class SyncQueue:
             backoff=backoff,
             missed_fires=missed_fires,
         )
-        repeating = self._producer.producing.repeating
-        self._producer.drive(repeating.upsert(spec, checked_job_id(job_id)))
+        repeating = self._sender.producing.repeating
+        self._sender.drive(repeating.upsert(spec, checked_job_id(job_id)))
         return recurring_job(spec, data)
 
     def get_repeatable_jobs(self, limit: int = 100) -> list[RepeatableMeta]:
         """See `Queue.get_repeatable_jobs`."""
-        repeating = self._producer.producing.repeating
-        return self._producer.drive(repeating.listed(checked_limit(limit)))
+        repeating = self._sender.producing.repeating
+        return self._sender.drive(repeating.listed(checked_limit(limit)))
 
     def remove_repeatable_by_key(self, key: str) -> bool:
         """See `Queue.remove_repeatable_by_key`."""
-        repeating = self._producer.producing.repeating
-        return self._producer.drive(repeating.remove(required_job_id(key)))
+        repeating = self._sender.producing.repeating
+        return self._sender.drive(repeating.remove(required_job_id(key)))
 
     def pause_repeatable(self, key: str) -> bool:
         """See `Queue.pause_repeatable`."""
-        repeating = self._producer.producing.repeating
-        return self._producer.drive(repeating.set_paused(required_job_id(key), paused=True))
+        repeating = self._sender.producing.repeating
+        return self._sender.drive(repeating.set_paused(required_job_id(key), paused=True))
 
     def resume_repeatable(self, key: str) -> bool:
         """See `Queue.resume_repeatable`."""
-        repeating = self._producer.producing.repeating
-        return self._producer.drive(repeating.set_paused(required_job_id(key), paused=False))
+        repeating = self._sender.producing.repeating
+        return self._sender.drive(repeating.set_paused(required_job_id(key), paused=False))
 
     def run_repeatable_now(self, key: str) -> str | None:
         """See `Queue.run_repeatable_now`."""
-        producing = self._producer.producing
-        return self._producer.drive(producing.run_spec_now(required_job_id(key)))
+        producing = self._sender.producing
+        return self._sender.drive(producing.run_spec_now(required_job_id(key)))
 
     def cancel_delayed(self, job_id: str) -> bool:
         """See `Queue.cancel_delayed`."""
-        return self._producer.drive(self._producer.producing.cancel(required_job_id(job_id)))
+        return self._sender.drive(self._sender.producing.cancel(required_job_id(job_id)))
 
     def peek_dlq(self, limit: int = 20) -> list[dict[str, Any]]:
         """See `Queue.peek_dlq`."""
         if not checked_limit(limit):
             return []
-        letters = self._producer.drive(self._producer.producing.letters.peek(limit))
+        letters = self._sender.drive(self._sender.producing.letters.peek(limit))
         return [letter.to_dict() for letter in letters]
 
     def replay_dlq(
@@ -235,10 +235,10 @@ class SyncQueue:
         reason: str | None = None,
     ) -> int:
         """See `Queue.replay_dlq`."""
-        steps = self._producer.producing.replay_dlq(
+        steps = self._sender.producing.replay_dlq(
             checked_limit(limit), letter_filter(ids, name, reason)
         )
-        return self._producer.drive(steps)
+        return self._sender.drive(steps)
 
     def discard_dlq(
         self,
@@ -249,10 +249,10 @@ class SyncQueue:
         reason: str | None = None,
     ) -> int:
         """See `Queue.discard_dlq`."""
-        steps = self._producer.producing.letters.discard(
+        steps = self._sender.producing.letters.discard(
             checked_limit(limit), letter_filter(ids, name, reason)
         )
-        return self._producer.drive(steps)
+        return self._sender.drive(steps)
 
     def get_job_result(self, job_id: str) -> Any:  # noqa: ANN401 -- the handler's value
         """See `Queue.get_job_result`."""
@@ -261,13 +261,13 @@ class SyncQueue:
     def get_job_result_bulk(self, job_ids: Sequence[str]) -> list[Any]:
         """See `Queue.get_job_result_bulk`."""
         job_ids = required_job_ids(job_ids)
-        kept = self._producer.drive(self._producer.producing.read_results(job_ids))
+        kept = self._sender.drive(self._sender.producing.read_results(job_ids))
         return [None if each.value is None else unpack(each.value) for each in kept]
 
     def get_outcome(self, job_id: str) -> JobResult:
         """See `Queue.get_outcome`."""
         job_ids = [required_job_id(job_id)]
-        kept = self._producer.drive(self._producer.producing.read_results(job_ids))
+        kept = self._sender.drive(self._sender.producing.read_results(job_ids))
         result = from_kept(kept[0])
         if result.status is not OutcomeStatus.UNKNOWN:
             return result
@@ -279,12 +279,12 @@ class SyncQueue:
         """See `Queue.wait_for_result`; a `Job` made here cannot wait by itself."""
         checked_wait(timeout, poll_interval)
         required_job_id(job_id)
-        result = self._producer.wait_for_result(job_id, timeout_s=timeout, poll_s=poll_interval)
+        result = self._sender.wait_for_result(job_id, timeout_s=timeout, poll_s=poll_interval)
         return value_of(job_id, result)
 
     def counts(self) -> Counts:
         """See `Queue.counts`."""
-        return self._producer.run(counts(self._producer.producing.keys, self._group))
+        return self._sender.run(counts(self._sender.producing.keys, self._group))
 
     def get_job(self, job_id: str) -> Job | None:
         """See `Queue.get_job`."""
@@ -297,7 +297,7 @@ class SyncQueue:
     def close(self) -> None:
         """Drop the connection. Idempotent; a later call opens another."""
         self._is_closed = True
-        self._producer.close()
+        self._sender.close()
 
     def __enter__(self) -> Self:
         """The queue itself."""
@@ -313,8 +313,8 @@ class SyncQueue:
         self.close()
 
     def _locate(self, job_id: str) -> Located:
-        keys = self._producer.producing.keys
-        return self._producer.drive(locate(keys, self._group, required_job_id(job_id)))
+        keys = self._sender.producing.keys
+        return self._sender.drive(locate(keys, self._group, required_job_id(job_id)))
 
 
 def _job(order: Order, data: Any, *, is_taken: bool) -> Job:  # noqa: ANN401 -- the user's data

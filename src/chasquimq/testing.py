@@ -159,7 +159,7 @@ async def until_idle(queue: Queue, *, timeout: float = 10.0, due_within_ms: int 
     look = _look(QueueKeys(queue.name), due_within_ms)
     try:
         async with asyncio.timeout(timeout):
-            while not await queue._producer.run(look):  # noqa: SLF001 -- of the same package
+            while not await queue._sender.run(look):  # noqa: SLF001 -- of the same package
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
     except TimeoutError:

@@ -1,4 +1,4 @@
-"""`Worker`: one handler, one queue, one `Consumer`; a `Job` in, packed bytes out."""
+"""`Worker`: one handler, one queue, one `Crew`; a `Job` in, packed bytes out."""
 
 import asyncio
 import contextvars
@@ -15,7 +15,7 @@ from chasquimq.broker.url import parse_url
 from chasquimq.config import ConsumerConfig, RetryConfig, SchedulerConfig
 from chasquimq.engine import signals
 from chasquimq.engine.admission import Run
-from chasquimq.engine.consumer import Consumer
+from chasquimq.engine.crew import Crew
 from chasquimq.engine.executor import Handler as EngineHandler
 from chasquimq.engine.threads import Threads
 from chasquimq.errors import ConfigError, DecodeError, UndecodableDataError, UnrecoverableError
@@ -118,12 +118,12 @@ class Worker:
         self._was_signalled = False
         self._running: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
-        self._consumer: Consumer | None = None
+        self._crew: Crew | None = None
 
     def __repr__(self) -> str:
         """Show live state."""
         state = "running" if self.is_running else "closed" if self.is_closed else "not started"
-        return f"<Worker {self.name} {state} {self._consumer or ''}>"
+        return f"<Worker {self.name} {state} {self._crew or ''}>"
 
     @property
     def name(self) -> str:
@@ -180,14 +180,12 @@ class Worker:
         threads = None
         if not _is_async(self._handler):
             threads = Threads(self._config.concurrency, name=f"job-{self.name}")
-        self._consumer = Consumer(
-            self._target, self._config, self._adapter(threads), options=self._options
-        )
+        self._crew = Crew(self._target, self._config, self._adapter(threads), options=self._options)
         restore = signals.catch(self._on_signal) if self._handle_signals else None
         log.info("worker %s on queue %s at %s, %d at a time", self._config.consumer_id, self.name,
                  self._target.safe_text, self._config.concurrency)  # fmt: skip
         try:
-            await self._consumer.run(self._stop)
+            await self._crew.run(self._stop)
             log.info("worker %s has stopped", self._config.consumer_id)
         finally:
             if restore is not None:
@@ -218,11 +216,11 @@ class Worker:
         if not self._was_signalled:
             self._was_signalled = True
             log.info("%s: finishing %d running jobs; once more to stop at once", number.name,
-                     self._consumer.running if self._consumer else 0)  # fmt: skip
+                     self._crew.running if self._crew else 0)  # fmt: skip
             self._stop.set()
-        elif self._consumer is not None:
+        elif self._crew is not None:
             log.warning("%s again: stopping now", number.name)
-            self._consumer.cut()
+            self._crew.cut()
 
 
 async def _in_thread(threads: Threads, handler: Callable[[Job], Any], job: Job) -> Any:  # noqa: ANN401

@@ -10,7 +10,7 @@ from chasquimq.broker.connection import Connection
 from chasquimq.broker.options import ConnectionOptions
 from chasquimq.broker.url import parse_url
 from chasquimq.config import PromoterConfig
-from chasquimq.engine.promoter import Promoter
+from chasquimq.engine.promoter import PromoterRole
 from chasquimq.metrics import JobOutcome, LockOutcome, PromoterTick, RetryScheduled
 from chasquimq.wire.envelope import encode
 from chasquimq.wire.member import encode_member
@@ -30,7 +30,7 @@ async def make(scene):
         )
         made.append(connection)
         settings = {"queue_name": scene.name, "metrics": sink or RecordingSink()} | config
-        return Promoter(connection, PromoterConfig(**settings))
+        return PromoterRole(connection, PromoterConfig(**settings))
 
     yield make
     for connection in made:
@@ -297,7 +297,7 @@ async def test_a_promoter_outlives_a_server_that_goes_away_between_two_steps(
     scene = Scene(own, queue_name)
     options = ConnectionOptions(patience_ms=20)
     connection = Connection(parse_url(own.socket_url), options, slot_key=scene.keys.tag)
-    promoter = Promoter(connection, PromoterConfig(queue_name=queue_name, poll_interval_ms=1))
+    promoter = PromoterRole(connection, PromoterConfig(queue_name=queue_name, poll_interval_ms=1))
     put(scene, "late", now_ms(scene) - 1_000)
     await promoter.step()  # the index of what it moved is yet to be forgotten
     own.kill()

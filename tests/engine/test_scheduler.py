@@ -8,7 +8,7 @@ from chasquimq.broker.options import ConnectionOptions
 from chasquimq.broker.url import parse_url
 from chasquimq.clock import ManualClock
 from chasquimq.config import SchedulerConfig
-from chasquimq.engine.scheduler import Scheduler
+from chasquimq.engine.scheduler import SchedulerRole
 from chasquimq.wire.envelope import decode
 from chasquimq.wire.keys import QueueKeys
 from chasquimq.wire.repeat import (
@@ -50,7 +50,7 @@ async def connect(server, keys):
 
 @pytest.fixture
 def scheduler(connect, queue_name, clock):
-    return Scheduler(connect(), SchedulerConfig(queue_name=queue_name), clock=clock)
+    return SchedulerRole(connect(), SchedulerConfig(queue_name=queue_name), clock=clock)
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ async def test_a_limit_and_an_end_are_kept(scheduler, upsert, fired, clock, serv
 async def test_two_schedulers_never_fire_a_window_twice(
     scheduler, connect, queue_name, clock, upsert, fired, server, keys
 ):
-    rival = Scheduler(connect(), SchedulerConfig(queue_name=queue_name), clock=clock)
+    rival = SchedulerRole(connect(), SchedulerConfig(queue_name=queue_name), clock=clock)
     for n in range(10):
         await upsert(a_spec(f"spec-{n}"))
     for turn in range(6):
@@ -168,7 +168,7 @@ async def test_a_leader_that_slept_past_its_lock_fires_nothing_again(
     await upsert(a_spec())
     await scheduler.step()
     server.client().delete(keys.scheduler_lock)
-    rival = Scheduler(connect(), SchedulerConfig(queue_name=queue_name), clock=clock)
+    rival = SchedulerRole(connect(), SchedulerConfig(queue_name=queue_name), clock=clock)
     await rival.step()
     # The sleeper wakes and goes on with what it saw before it slept.
     stale = repeats.StoredSpec("digest", NOON, a_spec())
@@ -206,7 +206,7 @@ async def test_a_full_stream_makes_windows_late_not_lost(
     connect, queue_name, clock, upsert, fired, server, keys
 ):
     config = SchedulerConfig(queue_name=queue_name, max_stream_len=1)
-    scheduler = Scheduler(connect(), config, clock=clock)
+    scheduler = SchedulerRole(connect(), config, clock=clock)
     await upsert(a_spec())
     entry = server.client().xadd(keys.stream, {"d": b"x"})
     await scheduler.step()

@@ -11,7 +11,7 @@ import pytest
 
 from chasquimq.broker.url import parse_url
 from chasquimq.config import ConsumerConfig
-from chasquimq.engine.consumer import Consumer
+from chasquimq.engine.crew import Crew
 from chasquimq.metrics import JobOutcome, PromoterTick, ReaderBatch
 from chasquimq.wire.envelope import encode
 from tests.support.builders import an_envelope
@@ -96,11 +96,11 @@ async def test_what_was_read_and_not_started_goes_back_at_once_and_uncounted(
     worker = scene.worker(gate, concurrency=1, claim_min_idle_ms=600_000)
     working = asyncio.create_task(worker.run())
     await eventually(lambda: gate.begun)
-    worker._consumer._reader._ahead = 64  # as after a burst of fast jobs
-    worker._consumer._executor.nudge()
+    worker._crew._reader._ahead = 64  # as after a burst of fast jobs
+    worker._crew._executor.nudge()
     await eventually(lambda: len(scene.pending()) == 5)
     if has_backlog:
-        worker._consumer._reader._ahead = 0
+        worker._crew._reader._ahead = 0
         await scene.queue.add_bulk([{"name": "n", "data": n} for n in range(2)])
     await worker.close()
     expected = 6 if has_backlog else 4
@@ -116,8 +116,8 @@ async def test_a_slot_that_becomes_free_after_the_stop_starts_nothing(scene, gat
     worker = scene.worker(gate, concurrency=1)
     working = asyncio.create_task(worker.run())
     await eventually(lambda: gate.begun)
-    worker._consumer._reader._ahead = 64
-    worker._consumer._executor.nudge()
+    worker._crew._reader._ahead = 64
+    worker._crew._executor.nudge()
     await eventually(lambda: len(scene.pending()) == 5)
     await worker.close()
     gate.open()
@@ -134,7 +134,7 @@ async def test_a_consumer_that_is_cancelled_hands_back_what_it_did_not_start(sce
     config = ConsumerConfig(
         queue_name=scene.name, concurrency=1, claim_min_idle_ms=600_000, shutdown_deadline_secs=0
     )
-    consumer = Consumer(parse_url(scene.server.socket_url), config, handler)
+    consumer = Crew(parse_url(scene.server.socket_url), config, handler)
     working = asyncio.create_task(consumer.run(asyncio.Event()))
     await eventually(lambda: gate.begun)
     consumer._reader._ahead = 64
@@ -153,7 +153,7 @@ async def test_what_a_read_took_that_was_cut_off_goes_back_unstarted_and_uncount
         await gate(run)
 
     config = ConsumerConfig(queue_name=scene.name, claim_min_idle_ms=600_000)
-    consumer = Consumer(parse_url(scene.server.socket_url), config, handler)
+    consumer = Crew(parse_url(scene.server.socket_url), config, handler)
     working = asyncio.create_task(consumer.run(asyncio.Event()))
     await eventually(scene.is_reading)
     # In one turn of the loop: the server gives the job to a read that nobody waits for any more.
@@ -340,7 +340,7 @@ async def test_a_stop_while_the_server_is_away_is_over_in_good_time(
     await sink.take(PromoterTick, 2)  # every role has found its feet
     scene.server.kill()
     await worker.close()
-    worker._consumer.cut()
+    worker._crew.cut()
     await soon(working)
     await scene.queue.close()
 
@@ -360,8 +360,8 @@ async def test_a_cut_ends_a_stop_that_waits_for_a_server_that_does_not_answer(
     working = asyncio.create_task(worker.run())
     await soon(done.wait())
     await worker.close()
-    await eventually(lambda: worker._consumer._limits)  # it waits, for a minute if need be
-    worker._consumer.cut()
+    await eventually(lambda: worker._crew._limits)  # it waits, for a minute if need be
+    worker._crew.cut()
     await soon(working)
     scene.server.resume()
     await scene.queue.close()
@@ -396,7 +396,7 @@ async def test_running_twice_waits_for_the_same_end(scene, gate):
 async def test_leaving_the_context_closes_the_worker(scene, gate):
     async with scene.worker(gate) as worker:
         working = asyncio.create_task(worker.run())
-        await eventually(lambda: worker._consumer is not None)
+        await eventually(lambda: worker._crew is not None)
     await soon(working)
     assert worker.is_closed
 
@@ -405,5 +405,5 @@ async def test_a_stop_of_an_idle_worker_does_not_wait_for_its_read(scene, gate):
     sink = RecordingSink()
     worker = scene.worker(gate, sink=sink, read_block_ms=600_000)
     async with running(worker):
-        await eventually(lambda: worker._consumer and worker._consumer._reader.blocked_on)
+        await eventually(lambda: worker._crew and worker._crew._reader.blocked_on)
     assert sink.seen(ReaderBatch) == []

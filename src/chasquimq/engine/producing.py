@@ -1,6 +1,6 @@
 """What a producer does, as steps without I/O: validate, wrap, choose the call, read the answer.
 
-`Producer` and `SyncProducer` drive the same steps, one over asyncio, one over a blocking
+`Sender` and `SyncSender` drive the same steps, one over asyncio, one over a blocking
 connection.
 """
 

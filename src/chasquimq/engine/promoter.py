@@ -1,4 +1,4 @@
-"""`Promoter`: when leader, moves due jobs to the stream.
+"""`PromoterRole`: when leader, moves due jobs to the stream.
 
 It sleeps until the next job is due; a producer that schedules an earlier one wakes it through a
 list that the leader blocks on. The poll interval is only the upper bound, for producers that do not
@@ -22,7 +22,7 @@ log = logging.getLogger("chasquimq.engine")
 _LISTEN_MS = 5_000
 
 
-class Promoter(Role):
+class PromoterRole(Role):
     """One of many, of which one leads."""
 
     name = "promoter"

@@ -1,4 +1,4 @@
-"""`Scheduler`: when leader, fires due specs and moves them to their next window.
+"""`SchedulerRole`: when leader, fires due specs and moves them to their next window.
 
 It sleeps until the next window; the tick is only the upper bound, for specs that others upsert. A
 fire is fenced by the window itself (`fire.lua`), so two schedulers can never fire the same one,
@@ -32,7 +32,7 @@ _PUT_OFF_MS = 60_000
 _SHORTEST_SLEEP_S = 0.005
 
 
-class Scheduler(Role):
+class SchedulerRole(Role):
     """One of many, of which one leads."""
 
     name = "scheduler"

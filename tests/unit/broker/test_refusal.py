@@ -70,7 +70,7 @@ def test_a_redirection_says_where_to(text, cure, address):
     [
         "ERR unknown command 'XACKDEL'",
         "WRONGTYPE Operation against a key holding the wrong kind of value",
-        "BUSYGROUP Consumer Group name already exists",
+        "BUSYGROUP Crew Group name already exists",
         "NOGROUP No such key or consumer group",
         f"OOM command not allowed when used memory > 'maxmemory'. {NEW}",
         f"{OLD}@user_script:38: @user_script: 38: -OOM command not allowed",

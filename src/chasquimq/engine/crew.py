@@ -1,4 +1,4 @@
-"""`Consumer`: builds a worker's roles, starts them, and stops them in the right order."""
+"""`Crew`: builds a worker's roles, starts them, and stops them in the right order."""
 
 import asyncio
 import logging
@@ -18,11 +18,11 @@ from chasquimq.config import ConsumerConfig
 from chasquimq.engine.acker import Acker
 from chasquimq.engine.executor import Executor, Handler
 from chasquimq.engine.leases import Leases
-from chasquimq.engine.promoter import Promoter
+from chasquimq.engine.promoter import PromoterRole
 from chasquimq.engine.reader import Reader
 from chasquimq.engine.relocator import Relocator
 from chasquimq.engine.role import Role
-from chasquimq.engine.scheduler import Scheduler
+from chasquimq.engine.scheduler import SchedulerRole
 from chasquimq.engine.settlement import Settlement
 from chasquimq.engine.teller import Teller
 from chasquimq.errors import ChasquiError
@@ -37,7 +37,7 @@ _FAREWELL_S = 10.0
 _CUT_S = 1.0
 
 
-class Consumer:
+class Crew:
     """One worker on one queue: read, run, settle.
 
     `run` returns once everything has stopped. What a `kill -9` leaves behind at any point: entries
@@ -92,8 +92,8 @@ class Consumer:
             clock=clock,
             on_unfit=settlement.set_aside,
         )
-        self._promoter = Promoter(self._main.sibling(), config.promoter())
-        self._leaders: list[Promoter | Scheduler] = []
+        self._promoter = PromoterRole(self._main.sibling(), config.promoter())
+        self._leaders: list[PromoterRole | SchedulerRole] = []
         if config.delayed_enabled:
             self._leaders.append(self._promoter)
         if config.run_scheduler:
@@ -126,13 +126,13 @@ class Consumer:
             chance=chance,
         )
 
-    def _scheduler(self) -> Scheduler:
+    def _scheduler(self) -> SchedulerRole:
         config = replace(self._config.scheduler, queue_name=self._config.queue_name)
-        return Scheduler(self._main, config, clock=self._clock)
+        return SchedulerRole(self._main, config, clock=self._clock)
 
     def __repr__(self) -> str:
         """Show live state."""
-        return f"<Consumer {self._keys.name} {self._config.consumer_id}, {self._executor}>"
+        return f"<Crew {self._keys.name} {self._config.consumer_id}, {self._executor}>"
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set, then drain. Raises if there is no server at the start."""

@@ -1,4 +1,4 @@
-"""`Producer`: adds jobs over asyncio; `SyncProducer`: the same without an event loop.
+"""`Sender`: adds jobs over asyncio; `SyncSender`: the same without an event loop.
 
 Both drive the steps of `producing.py`. The asyncio one joins what many tasks add within one turn of
 the event loop into one call.
@@ -36,7 +36,7 @@ _LONGEST_POLLS = 5
 _LAST_LOOK_S = 0.5
 
 
-class Producer:
+class Sender:
     """Adds to one queue. Usable from several event loops, each gets a connection of its own."""
 
     def __init__(
@@ -55,7 +55,7 @@ class Producer:
 
     def __repr__(self) -> str:
         """Show the queue and where it is."""
-        return f"<Producer {self.producing.keys.name} at {self._target.safe_text}>"
+        return f"<Sender {self.producing.keys.name} at {self._target.safe_text}>"
 
     async def add(self, wishes: Sequence[Wish]) -> list[tuple[Order, bool]]:
         """Add jobs; each with whether its id was taken already.
@@ -236,7 +236,7 @@ class _Home:
         await self.connection.close()
 
 
-class SyncProducer:
+class SyncSender:
     """Adds to one queue without an event loop; threads may share it, forked children too."""
 
     def __init__(
@@ -256,7 +256,7 @@ class SyncProducer:
 
     def __repr__(self) -> str:
         """Show the queue and where it is."""
-        return f"<SyncProducer {self.producing.keys.name} at {self._target.safe_text}>"
+        return f"<SyncSender {self.producing.keys.name} at {self._target.safe_text}>"
 
     def sibling(self, patience_s: float | None = None) -> BlockingConnection:
         """Another connection to the same place, for calls that block, or that may wait less."""
@@ -272,7 +272,7 @@ class SyncProducer:
         return BlockingConnection(self._target, options, slot_key=self.producing.keys.tag)
 
     def add(self, wishes: Sequence[Wish]) -> list[tuple[Order, bool]]:
-        """Add jobs, as `Producer.add` does."""
+        """Add jobs, as `Sender.add` does."""
         orders = self.producing.prepare(wishes)
         if not orders:
             return []
@@ -300,7 +300,7 @@ class SyncProducer:
         return self._connection.run(call)
 
     def wait_for_result(self, job_id: str, *, timeout_s: float, poll_s: float) -> JobResult:
-        """How the job ended, as `Producer.wait_for_result` tells it."""
+        """How the job ended, as `Sender.wait_for_result` tells it."""
         deadline = self._time_s() + timeout_s
         connection = self.sibling(patience_s=timeout_s + _LAST_LOOK_S)
         try:
