@@ -3,7 +3,9 @@
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as _package_version
 
+from chasquimq.answers import JobsPage
 from chasquimq.arguments import BackoffLike, DelayMsLike, MissedFiresLike, RepeatLike
+from chasquimq.broker.browse import JobLogs
 from chasquimq.broker.inspect import Counts, JobState
 from chasquimq.broker.options import CredentialProvider
 from chasquimq.config import RetryConfig
@@ -18,6 +20,7 @@ from chasquimq.errors import (
     JobFailedError,
     NotSupportedError,
     OutcomeUnknownError,
+    QueueBusyError,
     QueueFullError,
     RedisError,
     ServerReplyError,
@@ -27,7 +30,9 @@ from chasquimq.errors import (
     WaitForResultTimeoutError,
 )
 from chasquimq.events import QueueEvents
+from chasquimq.flows import FlowProducer
 from chasquimq.job import Job
+from chasquimq.payloads import decode_payload, encode_payload
 from chasquimq.queue import Queue
 from chasquimq.recurring import describe, next_fires
 from chasquimq.sync_queue import SyncQueue
@@ -50,11 +55,16 @@ __all__ = [
     "Handler",
     "RetryConfig",
     "BackoffSpec",
+    "FlowProducer",
+    "encode_payload",
+    "decode_payload",
     # Watching them
     "QueueEvents",
     "QueueEvent",
     "Counts",
     "JobState",
+    "JobsPage",
+    "JobLogs",
     "JobResult",
     "OutcomeStatus",
     "DlqReason",
@@ -82,6 +92,7 @@ __all__ = [
     "ConfigError",
     "ShutdownError",
     "QueueFullError",
+    "QueueBusyError",
     "UnrecoverableError",
     "JobFailedError",
     "WaitForResultTimeoutError",
