@@ -16,9 +16,8 @@ from chasquimq.wire.keys import QueueKeys
 _MOST_PENDING = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class NewJob:
-    """A fresh job as it goes to the stream."""
+class NewJob(NamedTuple):
+    """A fresh job as it goes to the stream; in the order `add.lua` reads."""
 
     id: str
     envelope: bytes
@@ -116,9 +115,6 @@ def add(
     whole: bool,
 ) -> Call[Added]:
     """Append a batch in one script: all jobs or none if `whole`, else as many as fit."""
-    more: list[bytes] = []
-    for job in jobs:
-        more += (job.id.encode(), job.envelope, job.name.encode())
     return scripts.ADD.call(
         {"stream": keys.stream, "events": keys.events, "sent": keys.sent(ticket.producer_id)},
         {
@@ -130,10 +126,11 @@ def add(
             "whole": int(whole),
             "ts_ms": telling.ts_ms,
             "events_cap": telling.cap,
+            # Packed, and not three arguments a job: a third less work here and at the server.
+            "jobs": pack_for_script(list(chain.from_iterable(jobs))),
         },
         read=lambda reply: Added(*reply),
         repeatable=True,
-        more_arguments=more,
     )
 
 

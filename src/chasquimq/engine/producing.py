@@ -6,8 +6,8 @@ connection.
 
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from chasquimq.broker import delayed, events, results, stream
 from chasquimq.broker.call import Call, Steps, together
@@ -36,6 +36,8 @@ _SMALL_LIMIT = 10_000
 # free.
 _FREE_PART = 0.2
 _FRESH_US = 1_000_000
+# A name of so many characters fits, whatever they are.
+_SURELY_SHORT = MAX_NAME_BYTES // 4
 # Jobs in one script call: long enough to be cheap, short enough not to hold the server up.
 _CHUNK = 1_000
 _CHUNK_BYTES = 8 << 20
@@ -45,8 +47,7 @@ _EVENTS_BACK = 2_000
 _CLOCK_SKEW_MS = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(NamedTuple):
     """A job that has been checked and wrapped, and the road it takes."""
 
     id: str
@@ -63,8 +64,7 @@ class Order:
         return self.delay_ms > 0 or self.run_at_ms is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(NamedTuple):
     """What a caller asks for: the packed data and how it should be run."""
 
     name: str
@@ -99,14 +99,10 @@ class Producing:
         return [self._order(wish, next(fresh_ids), now_ms) for wish in wishes]
 
     def _order(self, wish: Wish, fresh_id: str, now_ms: int) -> Order:
-        name_bytes = len(wish.name.encode())
-        if name_bytes > MAX_NAME_BYTES:
-            msg = (
-                f"job name exceeds {MAX_NAME_BYTES}-byte cap (got {name_bytes} bytes): "
-                "put what varies into the data"
-            )
-            raise ConfigError(msg)
-        self._check_delay(wish, now_ms)
+        if len(wish.name) > _SURELY_SHORT:
+            _check_length(wish.name)
+        if wish.delay_ms or wish.run_at_ms is not None:
+            self._check_delay(wish, now_ms)
         job_id = fresh_id if wish.job_id is None else wish.job_id
         envelope = encode_with_retry(job_id, wish.payload, now_ms, wish.retry)
         if len(envelope) > self.config.max_payload_bytes:
@@ -138,10 +134,13 @@ class Producing:
         One pipeline, except near the limit. Raises `QueueFullError` when immediate jobs do not fit.
         What was accepted is noted all the same: who tries again with the same list sends the rest.
         """
-        left = [at for at, answer in enumerate(taken) if answer is None]
-        fresh = [at for at in left if not orders[at].is_delayed and not orders[at].is_unique]
-        unique = [at for at in left if not orders[at].is_delayed and orders[at].is_unique]
-        later = [at for at in left if orders[at].is_delayed]
+        fresh: list[int] = []
+        unique: list[int] = []
+        later: list[int] = []
+        for at, (order, answer) in enumerate(zip(orders, taken, strict=True)):
+            if answer is None:
+                road = later if order.is_delayed else unique if order.is_unique else fresh
+                road.append(at)
         stages = [(fresh, unique, later)]
         if self._may_be_refused(len(fresh) + len(unique)):
             # What a caller may safely send again after a refusal goes first, what cannot be
@@ -348,6 +347,16 @@ class Producing:
     def _note_depth(self, added: Added) -> None:
         self._depth = added.depth
         self._depth_seen_us = self._clock.monotonic_us()
+
+
+def _check_length(name: str) -> None:
+    name_bytes = len(name.encode())
+    if name_bytes > MAX_NAME_BYTES:
+        msg = (
+            f"job name exceeds {MAX_NAME_BYTES}-byte cap (got {name_bytes} bytes): "
+            "put what varies into the data"
+        )
+        raise ConfigError(msg)
 
 
 def _new_job(order: Order) -> NewJob:
