@@ -8,6 +8,7 @@ from chasquimq.arguments import BackoffLike, DelayMsLike, MissedFiresLike, Repea
 from chasquimq.broker.inspect import Counts, JobState
 from chasquimq.broker.options import CredentialProvider
 from chasquimq.config import RetryConfig
+from chasquimq.engine import Consumer, Producer, Scheduler
 from chasquimq.engine.outcomes import JobResult, OutcomeStatus
 from chasquimq.errors import (
     ChasquiError,
@@ -16,6 +17,7 @@ from chasquimq.errors import (
     DecodeError,
     DlqReason,
     EncodeError,
+    HandlerError,
     JobFailedError,
     NotSupportedError,
     OutcomeUnknownError,
@@ -65,6 +67,10 @@ __all__ = [
     "MissedFiresPolicy",
     "next_fires",
     "describe",
+    # The engine's own classes: `chasquimq.engine` has the rest
+    "Producer",
+    "Consumer",
+    "Scheduler",
     # What arguments may be
     "DelayMsLike",
     "BackoffLike",
@@ -84,6 +90,7 @@ __all__ = [
     "ShutdownError",
     "QueueFullError",
     "UnrecoverableError",
+    "HandlerError",
     "JobFailedError",
     "WaitForResultTimeoutError",
     "NotSupportedError",

@@ -30,6 +30,12 @@ SAYS = {
         r"call after (?:[4-9]|\d\d)\d\d ms",
         r"too late to cancel: False",
     ],
+    "engine_api.py": [
+        r"\{'items': 2\} in run 1",
+        r"\{'items': 2\} in run 2",
+        r"""results: \[b'\{"total": 5\}', b'\{"total": 10\}', b'\{"total": 15\}'\]""",
+        r"dead: \[\('unrecoverable', 'ValueError: an empty order'\)\]",
+    ],
     "events.py": [r"delayed .*'delay_ms': 200", r"completed .*'attempt': 2"],
     "graceful_stop.py": [
         r"first begins, run 1",

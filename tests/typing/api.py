@@ -9,6 +9,7 @@ from typing import Any, assert_type
 
 from chasquimq import (
     BackoffSpec,
+    Consumer,
     Counts,
     DlqReason,
     Handler,
@@ -17,13 +18,16 @@ from chasquimq import (
     JobResult,
     JobState,
     OutcomeStatus,
+    Producer,
     Queue,
     QueueEvent,
     QueueEvents,
     RetryConfig,
+    Scheduler,
     SyncQueue,
     UnrecoverableError,
     Worker,
+    engine,
     version,
 )
 from chasquimq.metrics import JobOutcome
@@ -137,3 +141,44 @@ async def testing(queue: Queue) -> None:
     assert_type(sink.of(JobOutcome), list[JobOutcome])
     async with running(worker) as same:
         assert_type(same, Worker)
+
+
+async def engine_handler(job: engine.Job) -> bytes | None:
+    assert_type(job.id, str)
+    assert_type(job.attempt, int)
+    assert_type(job.retry, engine.JobRetryOverride | None)
+    if not job.payload:
+        raise engine.HandlerError.unrecoverable(ValueError())
+    return b"stored"
+
+
+async def on_the_engines_level() -> None:
+    config = engine.ProducerConfig(max_delay_secs=timedelta(days=1), overflow_timeout_ms=5)
+    assert_type(config.max_delay_secs, int)
+    producer = await Producer.connect(None, config, tls=True)
+    assert_type(producer, Producer)
+    assert_type(await producer.add(b"x"), str)
+    assert_type(await producer.add_bulk([b"x", bytearray()]), list[str])
+    assert_type(await producer.add_in(timedelta(hours=1), b"x"), str)
+    assert_type(await producer.add_at(datetime.now(UTC), b"x"), str)
+    assert_type(await producer.cancel_delayed_bulk(["a"]), list[bool])
+    assert_type(await producer.peek_dlq(), list[engine.DlqEntry])
+    assert_type(await producer.get_result("a"), bytes | None)
+    assert_type(await producer.list_repeatable(), list[engine.RepeatableMeta])
+    assert_type(producer.stream_key(), str)
+    await producer.add("text")  # type: ignore[arg-type]
+    await producer.add_in("1h", b"x")  # type: ignore[arg-type]
+    engine.AddOptions("id")  # type: ignore[call-arg]
+    engine.ConsumerConfig(block_ms="5")  # type: ignore[arg-type]
+    config.max_delay_secs = 5  # type: ignore[misc]
+
+    consumer = Consumer.from_config(None, engine.ConsumerConfig(block_ms=timedelta(seconds=1)))
+    assert_type(consumer, Consumer)
+    assert_type(consumer.config, engine.ConsumerConfig)
+    assert_type(consumer.config.block_ms, int)
+    assert_type(consumer.config.shutdown_deadline_secs, float)
+    await consumer.run(engine_handler)
+    await consumer.run(plain_handler)  # type: ignore[arg-type]
+    Consumer.from_config(None, engine.SchedulerConfig())  # type: ignore[arg-type]
+    await Scheduler("redis://localhost", "emails", tick_interval_ms=5).run()
+    await engine.Promoter(None, "emails").run()

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 from chasquimq.clock import Clock
 from chasquimq.engine.admission import Run
 from chasquimq.engine.disposition import Failed, Ok, Outcome
-from chasquimq.errors import UnrecoverableError
+from chasquimq.errors import DlqReason, HandlerError, UnrecoverableError
 
 Handler: TypeAlias = Callable[[Run], Coroutine[Any, Any, bytes | None]]
 
@@ -260,8 +260,9 @@ class _InContext(Awaitable[bytes | None]):
 
 
 def _failed(error: BaseException, *, is_panic: bool = False) -> Failed:
-    message = _text(error)
-    kind = type(error).__name__
+    source = error.source_err() if isinstance(error, HandlerError) else error
+    message = _text(source)
+    kind = type(source).__name__
     trace = _utf8("".join(traceback.format_exception(error)))
     if len(trace) > TRACEBACK_CHARS:
         trace = "... (earlier frames left out)\n" + trace[-TRACEBACK_CHARS:]
@@ -269,9 +270,16 @@ def _failed(error: BaseException, *, is_panic: bool = False) -> Failed:
         message=message or kind,
         error=f"{kind}: {message}"[:MESSAGE_CHARS] if message else kind,
         traceback=trace,
-        dlq_reason=error.dlq_reason if isinstance(error, UnrecoverableError) else None,
+        dlq_reason=_reason(error),
         is_panic=is_panic,
     )
+
+
+def _reason(error: BaseException) -> DlqReason | None:
+    """Why the job is dead-lettered at once; None if a retry may help."""
+    if isinstance(error, HandlerError):
+        return DlqReason.UNRECOVERABLE if error.is_unrecoverable() else _reason(error.source_err())
+    return error.dlq_reason if isinstance(error, UnrecoverableError) else None
 
 
 def _text(error: BaseException) -> str:

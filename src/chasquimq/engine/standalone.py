@@ -1,0 +1,126 @@
+"""`Promoter` and `Scheduler`: the two leader roles of a worker, in a process of their own.
+
+A worker has both inside. Run them apart where handlers must not compete with them for the event
+loop, or where no worker runs all the time. Any number may run, here and in workers, the reference
+engine's included: the lock lets one of them lead. What a `kill -9` leaves behind is the lock, which
+expires; another leads after `lock_ttl_secs` at the latest.
+"""
+
+import asyncio
+from abc import abstractmethod
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+from chasquimq.broker.connection import Connection
+from chasquimq.broker.options import CredentialProvider
+from chasquimq.config import PromoterConfig, SchedulerConfig
+from chasquimq.engine.promoter import PromoterRole
+from chasquimq.engine.runnable import C, Runnable
+from chasquimq.engine.scheduler import SchedulerRole
+from chasquimq.wire.keys import QueueKeys
+
+# How long a stop waits for a server that does not answer, to give the lock up; else it expires.
+_RELEASE_S = 1.0
+
+
+class _Leader(Runnable[C]):
+    """One role on a connection of its own."""
+
+    @abstractmethod
+    def _role(self, connection: Connection) -> PromoterRole | SchedulerRole:
+        """The role that does the work."""
+
+    async def run(self, shutdown: asyncio.Event | None = None) -> None:
+        """Work until `shutdown` is set, or `shutdown()` called; then release the lock and return.
+
+        Raises if there is no server at the start. Later it waits for one that went away.
+        """
+        await self._run(shutdown)
+
+    async def _run_until(self, stop: asyncio.Event) -> None:
+        slot_key = QueueKeys(self.queue_name).tag
+        connection = Connection(self._target, self._options, slot_key=slot_key)
+        try:
+            await connection.ready()
+            role = self._role(connection)
+            try:
+                await role.run(stop)
+            finally:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_RELEASE_S):
+                        await role.release()
+        finally:
+            await connection.close()
+
+
+class Promoter(_Leader[PromoterConfig]):
+    """Moves jobs that are due to the stream, whenever it leads."""
+
+    def __init__(  # noqa: PLR0913 -- the fields of its config
+        self,
+        redis_url: str | None,
+        queue_name: str,
+        *,
+        poll_interval_ms: int | timedelta | None = None,
+        promote_batch: int | None = None,
+        max_stream_len: int | None = None,
+        lock_ttl_secs: int | timedelta | None = None,
+        holder_id: str | None = None,
+        credential_provider: CredentialProvider | None = None,
+        tls: bool = False,
+        reconnect_max_attempts: int | None = None,
+    ) -> None:
+        """None takes the default of `PromoterConfig`."""
+        config = PromoterConfig(
+            queue_name=queue_name,
+            **_chosen(
+                poll_interval_ms=poll_interval_ms,
+                promote_batch=promote_batch,
+                max_stream_len=max_stream_len,
+                lock_ttl_secs=lock_ttl_secs,
+                holder_id=holder_id,
+            ),
+        )
+        self._set_up(redis_url, config, credential_provider, reconnect_max_attempts, tls=tls)
+
+    def _role(self, connection: Connection) -> PromoterRole:
+        return PromoterRole(connection, self._config)
+
+
+class Scheduler(_Leader[SchedulerConfig]):
+    """Fires recurring jobs when their windows come, whenever it leads."""
+
+    def __init__(  # noqa: PLR0913 -- the documented arguments, then ours
+        self,
+        redis_url: str | None,
+        queue_name: str,
+        *,
+        tick_interval_ms: int | timedelta | None = None,
+        batch: int | None = None,
+        max_stream_len: int | None = None,
+        lock_ttl_secs: int | timedelta | None = None,
+        holder_id: str | None = None,
+        credential_provider: CredentialProvider | None = None,
+        tls: bool = False,
+        reconnect_max_attempts: int | None = None,
+    ) -> None:
+        """None takes the default of `SchedulerConfig`."""
+        config = SchedulerConfig(
+            queue_name=queue_name,
+            **_chosen(
+                tick_interval_ms=tick_interval_ms,
+                batch=batch,
+                max_stream_len=max_stream_len,
+                lock_ttl_secs=lock_ttl_secs,
+                holder_id=holder_id,
+            ),
+        )
+        self._set_up(redis_url, config, credential_provider, reconnect_max_attempts, tls=tls)
+
+    def _role(self, connection: Connection) -> SchedulerRole:
+        return SchedulerRole(connection, self._config)
+
+
+def _chosen(**settings: Any) -> dict[str, Any]:  # noqa: ANN401 -- checked by the config
+    return {name: value for name, value in settings.items() if value is not None}
