@@ -33,6 +33,7 @@ KEYS = QueueKeys("emails")
         ("paused", ":paused"),
         ("limiter", ":limiter"),
         ("wake", ":wake"),
+        ("resumed", ":resumed"),
     ],
 )
 def test_fixed_keys_are_the_hash_tag_and_a_suffix(attribute, suffix):
