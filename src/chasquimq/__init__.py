@@ -4,7 +4,9 @@ import logging
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as _package_version
 
+from chasquimq.answers import JobsPage
 from chasquimq.arguments import BackoffLike, DelayMsLike, MissedFiresLike, RepeatLike
+from chasquimq.broker.browse import JobLogs
 from chasquimq.broker.inspect import Counts, JobState
 from chasquimq.broker.options import CredentialProvider
 from chasquimq.config import RetryConfig
@@ -21,6 +23,7 @@ from chasquimq.errors import (
     JobFailedError,
     NotSupportedError,
     OutcomeUnknownError,
+    QueueBusyError,
     QueueFullError,
     RedisError,
     ServerReplyError,
@@ -30,7 +33,9 @@ from chasquimq.errors import (
     WaitForResultTimeoutError,
 )
 from chasquimq.events import QueueEvents
+from chasquimq.flows import FlowProducer
 from chasquimq.job import Job
+from chasquimq.payloads import decode_payload, encode_payload
 from chasquimq.queue import Queue
 from chasquimq.recurring import describe, next_fires
 from chasquimq.sync_queue import SyncQueue
@@ -53,11 +58,16 @@ __all__ = [
     "Handler",
     "RetryConfig",
     "BackoffSpec",
+    "FlowProducer",
+    "encode_payload",
+    "decode_payload",
     # Watching them
     "QueueEvents",
     "QueueEvent",
     "Counts",
     "JobState",
+    "JobsPage",
+    "JobLogs",
     "JobResult",
     "OutcomeStatus",
     "DlqReason",
@@ -89,6 +99,7 @@ __all__ = [
     "ConfigError",
     "ShutdownError",
     "QueueFullError",
+    "QueueBusyError",
     "UnrecoverableError",
     "HandlerError",
     "JobFailedError",

@@ -22,6 +22,7 @@ PUBLIC = {
     "OutcomeUnknownError", "ServerReplyError", "ServerTooOldError", "EncodeError", "DecodeError",
     "ConfigError", "ShutdownError", "QueueFullError", "JobFailedError",
     "WaitForResultTimeoutError", "next_fires", "describe", "HandlerError",
+    "JobsPage", "JobLogs", "QueueBusyError", "FlowProducer", "encode_payload", "decode_payload",
 }  # fmt: skip
 
 ENGINE = {

@@ -27,6 +27,7 @@ from chasquimq import (
     SyncQueue,
     UnrecoverableError,
     Worker,
+    encode_payload,
     engine,
     version,
 )
@@ -55,6 +56,27 @@ async def adding() -> None:
         await queue.add_unique("welcome", 1)  # type: ignore[call-arg]
         Queue("emails", overflow="drop")  # type: ignore[arg-type]
         Queue("emails", "redis://localhost")  # type: ignore[call-arg]
+
+
+async def managing(queue: Queue, job: Job) -> None:
+    assert_type(await queue.pause(), bool)
+    assert_type(await queue.is_paused(), bool)
+    assert_type(await queue.remove(job.id), bool)
+    assert_type(await queue.reschedule(job.id, delay=timedelta(hours=1)), bool)
+    assert_type(await queue.update_job_data(job.id, {"k": 1}), bool)
+    assert_type(await queue.drain(dry_run=True), int)
+    assert_type(await queue.clean(60_000, 100, "failed"), list[str])
+    assert_type(await queue.obliterate(force=True), int)
+    assert_type(await queue.get_jobs(["waiting", JobState.ACTIVE], 0, 9), list[Job])
+    assert_type(await queue.get_job_counts("waiting"), dict[str, int])
+    page = await queue.get_jobs_page("failed", limit=10)
+    assert_type(page.jobs, list[Job])
+    assert_type(page.next_cursor, str | None)
+    assert_type((await queue.get_job_logs(job.id)).lines, list[str])
+    assert_type(await queue.get_job_progress(job.id), int | None)
+    assert_type(SyncQueue("emails", default_job_options={"attempts": 3}).drain(), int)
+    assert_type(encode_payload({"k": 1}), bytes)
+    await queue.reschedule(job.id, 5)  # type: ignore[call-arg]
 
 
 async def asking(queue: Queue, job: Job) -> None:

@@ -49,7 +49,7 @@ for i, was_there in ipairs(removed) do
       if has_value then
         redis.pcall('SET', KEYS[key_at], ARGV[value_at + 1], 'EX', result_ttl_s)
       end
-      redis.pcall('SET', KEYS[key_at + 1], has_value and 'v' or 'n', 'EX', outcome_ttl_s)
+      redis.pcall('SET', KEYS[key_at + 1], (has_value and 'v' or 'n') .. ts_ms, 'EX', outcome_ttl_s)
     end
     if events_cap ~= '0' then
       local name = jobs[at + 3]
