@@ -118,13 +118,13 @@ def payload(value: BytesLike) -> bytes:
     raise TypeError(msg)
 
 
-def count(name: str, value: int) -> int:
-    """A whole number, 0 or more."""
+def count(name: str, value: int, least: int = 0) -> int:
+    """A whole number, `least` or more."""
     if isinstance(value, bool) or not isinstance(value, int):
         msg = f"{name} must be a whole number, got {value!r}"
         raise TypeError(msg)
-    if value < 0:
-        msg = f"{name} must be 0 or more, got {value}"
+    if value < least:
+        msg = f"{name} must be {least} or more, got {value}"
         raise ValueError(msg)
     return value
 

@@ -124,6 +124,23 @@ async def test_no_server_at_the_start_is_an_error(kind):
         await soon(kind(NOWHERE, "emails", reconnect_max_attempts=1).run())
 
 
+@pytest.mark.parametrize("kind", [Promoter, Scheduler])
+async def test_it_stops_soon_though_the_server_does_not_answer(kind, start_server, queue_name):
+    server = start_server()
+    lock = QueueKeys(queue_name).promoter_lock
+    if kind is Scheduler:
+        lock = QueueKeys(queue_name).scheduler_lock
+    leader = kind(server.url, queue_name)
+    working = asyncio.create_task(leader.run())
+    await eventually(lambda: server.client().get(lock))
+    server.pause()
+    try:
+        leader.shutdown()
+        await soon(working)
+    finally:
+        server.resume()
+
+
 def test_the_arguments_are_the_fields_of_the_config():
     scheduler = Scheduler(
         NOWHERE, "emails", tick_interval_ms=timedelta(seconds=2), batch=3, max_stream_len=4,
