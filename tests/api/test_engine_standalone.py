@@ -8,6 +8,7 @@ import pytest
 
 from chasquimq import ConfigError, ConnectionFailedError
 from chasquimq.engine import (
+    Consumer,
     Producer,
     Promoter,
     PromoterConfig,
@@ -139,6 +140,21 @@ async def test_it_stops_soon_though_the_server_does_not_answer(kind, start_serve
         await soon(working)
     finally:
         server.resume()
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong"),
+    [
+        (Promoter, SchedulerConfig()),
+        (Scheduler, PromoterConfig()),
+        (Consumer, "emails"),
+        (Producer, "emails"),
+    ],
+    ids=lambda each: getattr(each, "__name__", type(each).__name__),
+)
+def test_a_config_of_another_kind_is_refused(kind, wrong):
+    with pytest.raises(TypeError, match=f"config must be a {kind.__name__}Config, got "):
+        kind.from_config(NOWHERE, wrong)
 
 
 def test_the_arguments_are_the_fields_of_the_config():

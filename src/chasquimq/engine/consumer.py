@@ -43,6 +43,8 @@ class Consumer(Runnable[ConsumerConfig]):
     A job runs at least once, and never twice at the same time while its consumer lives.
     """
 
+    _config_kind = ConsumerConfig
+
     def __init__(  # noqa: PLR0913 -- the documented arguments, then ours
         self,
         redis_url: str | None,

@@ -12,12 +12,15 @@ from chasquimq.broker.options import ConnectionOptions, CredentialProvider
 from chasquimq.broker.url import parse_url
 from chasquimq.config import ConsumerConfig, PromoterConfig, SchedulerConfig
 from chasquimq.errors import ChasquiError
+from chasquimq.given import check_kind
 
 C = TypeVar("C", ConsumerConfig, PromoterConfig, SchedulerConfig)
 
 
 class Runnable(Generic[C]):
     """Runs once on one event loop, until it is told to stop."""
+
+    _config_kind: type[C]
 
     @classmethod
     def from_config(
@@ -30,6 +33,7 @@ class Runnable(Generic[C]):
         reconnect_max_attempts: int | None = None,
     ) -> Self:
         """One of a config, which names the queue too. Nothing is connected before `run`."""
+        check_kind("config", config, cls._config_kind)
         made = cls.__new__(cls)
         made._set_up(redis_url, config, credential_provider, reconnect_max_attempts, tls=tls)  # noqa: SLF001
         return made
@@ -102,6 +106,8 @@ class Runnable(Generic[C]):
             # The caller was cancelled, not the work: it is let drain.
             self._stop.set()
             await asyncio.wait([working])
+            if not working.cancelled():
+                working.exception()  # seen: the cancellation is what the caller hears of
             raise
         finally:
             if hearing is not None:

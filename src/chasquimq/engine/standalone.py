@@ -49,9 +49,10 @@ class _Leader(Runnable[C], ABC):
         try:
             await _until_stopped(_ready_then_run(connection, role, stop), stop)
         finally:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_RELEASE_S):
-                    await role.release()
+            if connection.server is not None:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_RELEASE_S):
+                        await role.release()
             await connection.close()
 
 
@@ -77,6 +78,8 @@ async def _until_stopped(work: Coroutine[Any, Any, None], stop: asyncio.Event) -
 
 class Promoter(_Leader[PromoterConfig]):
     """Moves jobs that are due to the stream, whenever it leads."""
+
+    _config_kind = PromoterConfig
 
     def __init__(  # noqa: PLR0913 -- the fields of its config
         self,
@@ -111,6 +114,8 @@ class Promoter(_Leader[PromoterConfig]):
 
 class Scheduler(_Leader[SchedulerConfig]):
     """Fires recurring jobs when their windows come, whenever it leads."""
+
+    _config_kind = SchedulerConfig
 
     def __init__(  # noqa: PLR0913 -- the documented arguments, then ours
         self,
