@@ -129,6 +129,13 @@ def count(name: str, value: int, least: int = 0) -> int:
     return value
 
 
+def check_kind(name: str, value: object, kind: type) -> None:
+    """`TypeError` unless `value` is a `kind`."""
+    if not isinstance(value, kind):
+        msg = f"{name} must be a {kind.__name__}, got {type(value).__name__}: make one"
+        raise TypeError(msg)
+
+
 def check_keys(what: str, raw: Mapping[str, Any], known: tuple[str, ...]) -> None:
     """`ValueError` that names the keys of `raw` that are not known."""
     unknown = sorted(map(repr, raw.keys() - set(known)))

@@ -281,14 +281,17 @@ async def test_one_that_was_told_to_stop_before_it_ran_does_nothing(producer, se
     assert seen.jobs == []
 
 
-async def test_it_does_not_run_twice_at_once(server, queue_name):
-    consumer = Consumer(server.url, queue_name)
-    working = asyncio.create_task(consumer.run(Seen()))
+async def test_it_does_not_run_twice_at_once(producer, server, queue_name):
+    consumer, first, second = Consumer(server.url, queue_name), Seen(), Seen()
+    working = asyncio.create_task(consumer.run(first))
     await eventually(lambda: consumer.is_running)
     with pytest.raises(ChasquiError, match="runs already"):
-        await consumer.run(Seen())
+        await consumer.run(second)
+    await producer.add(b"x")
+    await eventually(lambda: first.jobs)
     consumer.shutdown()
     await soon(working)
+    assert second.jobs == []
 
 
 async def test_no_server_at_the_start_is_an_error():

@@ -8,6 +8,7 @@ import pytest
 
 from chasquimq import ConfigError, ConnectionFailedError
 from chasquimq.engine import (
+    Consumer,
     Producer,
     Promoter,
     PromoterConfig,
@@ -122,6 +123,38 @@ async def test_it_leaves_a_lock_that_another_holds(kind, server, queue_name, cli
 async def test_no_server_at_the_start_is_an_error(kind):
     with pytest.raises(ConnectionFailedError):
         await soon(kind(NOWHERE, "emails", reconnect_max_attempts=1).run())
+
+
+@pytest.mark.parametrize("kind", [Promoter, Scheduler])
+async def test_it_stops_soon_though_the_server_does_not_answer(kind, start_server, queue_name):
+    server = start_server()
+    lock = QueueKeys(queue_name).promoter_lock
+    if kind is Scheduler:
+        lock = QueueKeys(queue_name).scheduler_lock
+    leader = kind(server.url, queue_name)
+    working = asyncio.create_task(leader.run())
+    await eventually(lambda: server.client().get(lock))
+    server.pause()
+    try:
+        leader.shutdown()
+        await soon(working)
+    finally:
+        server.resume()
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong"),
+    [
+        (Promoter, SchedulerConfig()),
+        (Scheduler, PromoterConfig()),
+        (Consumer, "emails"),
+        (Producer, "emails"),
+    ],
+    ids=lambda each: getattr(each, "__name__", type(each).__name__),
+)
+def test_a_config_of_another_kind_is_refused(kind, wrong):
+    with pytest.raises(TypeError, match=f"config must be a {kind.__name__}Config, got "):
+        kind.from_config(NOWHERE, wrong)
 
 
 def test_the_arguments_are_the_fields_of_the_config():

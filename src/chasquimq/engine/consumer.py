@@ -43,6 +43,8 @@ class Consumer(Runnable[ConsumerConfig]):
     A job runs at least once, and never twice at the same time while its consumer lives.
     """
 
+    _config_kind = ConsumerConfig
+
     def __init__(  # noqa: PLR0913 -- the documented arguments, then ours
         self,
         redis_url: str | None,
@@ -113,14 +115,12 @@ class Consumer(Runnable[ConsumerConfig]):
         if not callable(handler):
             msg = f"handler must be a function of one Job, got {type(handler).__name__}"
             raise TypeError(msg)
-        self._handler = handler
-        await self._run(shutdown)
 
-    async def _run_until(self, stop: asyncio.Event) -> None:
-        if stop.is_set():
-            return
-        handler = _adapter(self._handler, keeps_results=self._config.store_results)
-        await Crew(self._target, self._config, handler, options=self._options).run(stop)
+        async def work(stop: asyncio.Event) -> None:
+            adapter = _adapter(handler, keeps_results=self._config.store_results)
+            await Crew(self._target, self._config, adapter, options=self._options).run(stop)
+
+        await self._run(work, shutdown)
 
 
 def _adapter(handler: Handler, *, keeps_results: bool) -> CrewHandler:

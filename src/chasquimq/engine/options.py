@@ -34,10 +34,8 @@ class AddOptions:
         if self.id is not None:
             given.text_id("id", self.id, "leave it out for a generated one")
         given.text("name", self.name)
-        if self.retry is not None and not isinstance(self.retry, RetryOverride):
-            kind = type(self.retry).__name__
-            msg = f"retry must be a JobRetryOverride, got {kind}: use JobRetryOverride(...)"
-            raise TypeError(msg)
+        if self.retry is not None:
+            given.check_kind("retry", self.retry, RetryOverride)
 
     @staticmethod
     def of(options: "AddOptions | Mapping[str, Any]") -> "AddOptions":

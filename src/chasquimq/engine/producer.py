@@ -74,11 +74,13 @@ class Producer:
         reconnect_max_attempts: int | None = None,
     ) -> Self:
         """A producer of a config, which names the queue too; not connected yet."""
+        config = config or ProducerConfig()
+        given.check_kind("config", config, ProducerConfig)
         made = cls.__new__(cls)
         options = ConnectionOptions(
             credential_provider=credential_provider, reconnect_max_attempts=reconnect_max_attempts
         )
-        made._set_up(redis_url, config or ProducerConfig(), options, tls=tls)  # noqa: SLF001 -- ours
+        made._set_up(redis_url, config, options, tls=tls)  # noqa: SLF001 -- ours
         return made
 
     @classmethod

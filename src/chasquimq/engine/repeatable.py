@@ -42,11 +42,8 @@ class RepeatableSpec:
         given.text("job_name", self.job_name)
         given.text("key", self.key)
         given.payload(self.payload)
-        for name, kind in (("pattern", RepeatPattern), ("missed_fires", MissedFiresPolicy)):
-            value = getattr(self, name)
-            if not isinstance(value, kind):
-                msg = f"{name} must be a {kind.__name__}, got {type(value).__name__}"
-                raise TypeError(msg)
+        given.check_kind("pattern", self.pattern, RepeatPattern)
+        given.check_kind("missed_fires", self.missed_fires, MissedFiresPolicy)
         cadence.check_pattern(self.pattern)
         if self.job_id is not None:
             given.text_id("job_id", self.job_id, "leave it out to use the key")

@@ -5,19 +5,22 @@ cancellation of who awaits `run`; in each case the work drains, and `run` return
 """
 
 import asyncio
-from abc import ABC, abstractmethod
-from typing import Generic, Self, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, Self, TypeVar
 
 from chasquimq.broker.options import ConnectionOptions, CredentialProvider
 from chasquimq.broker.url import parse_url
 from chasquimq.config import ConsumerConfig, PromoterConfig, SchedulerConfig
 from chasquimq.errors import ChasquiError
+from chasquimq.given import check_kind
 
 C = TypeVar("C", ConsumerConfig, PromoterConfig, SchedulerConfig)
 
 
-class Runnable(ABC, Generic[C]):
+class Runnable(Generic[C]):
     """Runs once on one event loop, until it is told to stop."""
+
+    _config_kind: type[C]
 
     @classmethod
     def from_config(
@@ -30,6 +33,7 @@ class Runnable(ABC, Generic[C]):
         reconnect_max_attempts: int | None = None,
     ) -> Self:
         """One of a config, which names the queue too. Nothing is connected before `run`."""
+        check_kind("config", config, cls._config_kind)
         made = cls.__new__(cls)
         made._set_up(redis_url, config, credential_provider, reconnect_max_attempts, tls=tls)  # noqa: SLF001
         return made
@@ -80,31 +84,35 @@ class Runnable(ABC, Generic[C]):
         """
         self._stop.set()
 
-    @abstractmethod
-    async def _run_until(self, stop: asyncio.Event) -> None:
-        """Do the work until `stop` is set."""
-
-    async def _run(self, shutdown: asyncio.Event | None) -> None:
-        """Work until told to stop, in whichever way. After a stop it cannot be started again."""
+    async def _run(
+        self,
+        work: Callable[[asyncio.Event], Coroutine[Any, Any, None]],
+        shutdown: asyncio.Event | None,
+    ) -> None:
+        """Do the work until told to stop, in whichever way. What has stopped does not run again."""
         if self.is_running:
             msg = f"{self!r} runs already: make another one to run two"
             raise ChasquiError(msg)
+        if self._stop.is_set():
+            return
         loop = asyncio.get_running_loop()
-        work = self._work = loop.create_task(self._run_until(self._stop), name=repr(self))
-        heard = None
+        working = self._work = loop.create_task(work(self._stop), name=type(self).__name__)
+        hearing = None
         if shutdown is not None:
-            heard = loop.create_task(self._hear(shutdown), name="shutdown")
+            hearing = loop.create_task(self._hear(shutdown), name="shutdown")
         try:
-            await asyncio.shield(work)
+            await asyncio.shield(working)
         except asyncio.CancelledError:
-            # The caller was cancelled, or the work was: either way what runs is let drain.
+            # The caller was cancelled, not the work: it is let drain.
             self._stop.set()
-            await asyncio.wait([work])
+            await asyncio.wait([working])
+            if not working.cancelled():
+                working.exception()  # seen: the cancellation is what the caller hears of
             raise
         finally:
-            if heard is not None:
-                heard.cancel()
-                await asyncio.wait([heard])
+            if hearing is not None:
+                hearing.cancel()
+                await asyncio.wait([hearing])
 
     async def _hear(self, shutdown: asyncio.Event) -> None:
         await shutdown.wait()

@@ -7,7 +7,8 @@ expires; another leads after `lock_ttl_secs` at the latest.
 """
 
 import asyncio
-from abc import abstractmethod
+from abc import ABC, abstractmethod
+from collections.abc import Coroutine
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -16,15 +17,18 @@ from chasquimq.broker.connection import Connection
 from chasquimq.broker.options import CredentialProvider
 from chasquimq.config import PromoterConfig, SchedulerConfig
 from chasquimq.engine.promoter import PromoterRole
+from chasquimq.engine.role import Role
 from chasquimq.engine.runnable import C, Runnable
 from chasquimq.engine.scheduler import SchedulerRole
 from chasquimq.wire.keys import QueueKeys
 
-# How long a stop waits for a server that does not answer, to give the lock up; else it expires.
+# How long a stop waits for a server that does not answer: for the step that is under way, then to
+# give the lock up. A lock that is not given up expires.
+_GRACE_S = 1.0
 _RELEASE_S = 1.0
 
 
-class _Leader(Runnable[C]):
+class _Leader(Runnable[C], ABC):
     """One role on a connection of its own."""
 
     @abstractmethod
@@ -36,26 +40,46 @@ class _Leader(Runnable[C]):
 
         Raises if there is no server at the start. Later it waits for one that went away.
         """
-        await self._run(shutdown)
+        await self._run(self._lead, shutdown)
 
-    async def _run_until(self, stop: asyncio.Event) -> None:
+    async def _lead(self, stop: asyncio.Event) -> None:
         slot_key = QueueKeys(self.queue_name).tag
         connection = Connection(self._target, self._options, slot_key=slot_key)
+        role = self._role(connection)
         try:
-            await connection.ready()
-            role = self._role(connection)
-            try:
-                await role.run(stop)
-            finally:
+            await _until_stopped(_ready_then_run(connection, role, stop), stop)
+        finally:
+            if connection.server is not None:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_RELEASE_S):
                         await role.release()
-        finally:
             await connection.close()
+
+
+async def _ready_then_run(connection: Connection, role: Role, stop: asyncio.Event) -> None:
+    await connection.ready()
+    await role.run(stop)
+
+
+async def _until_stopped(work: Coroutine[Any, Any, None], stop: asyncio.Event) -> None:
+    """Do the work; after `stop` it has a moment to end by itself, be the server there or not."""
+    loop = asyncio.get_running_loop()
+    working, stopping = loop.create_task(work), loop.create_task(stop.wait())
+    try:
+        await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([working], timeout=_GRACE_S)
+    finally:
+        working.cancel()
+        stopping.cancel()
+        await asyncio.wait([working, stopping])
+    if not working.cancelled():
+        working.result()
 
 
 class Promoter(_Leader[PromoterConfig]):
     """Moves jobs that are due to the stream, whenever it leads."""
+
+    _config_kind = PromoterConfig
 
     def __init__(  # noqa: PLR0913 -- the fields of its config
         self,
@@ -90,6 +114,8 @@ class Promoter(_Leader[PromoterConfig]):
 
 class Scheduler(_Leader[SchedulerConfig]):
     """Fires recurring jobs when their windows come, whenever it leads."""
+
+    _config_kind = SchedulerConfig
 
     def __init__(  # noqa: PLR0913 -- the documented arguments, then ours
         self,
