@@ -20,6 +20,7 @@ from chasquimq.errors import (
     NotSupportedError,
     OutcomeUnknownError,
     QueueFullError,
+    RateLimitError,
     RedisError,
     ServerReplyError,
     ServerTooOldError,
@@ -28,6 +29,7 @@ from chasquimq.errors import (
     WaitForResultTimeoutError,
 )
 from chasquimq.events import QueueEvents
+from chasquimq.handling import Handler
 from chasquimq.job import Job
 from chasquimq.queue import Queue
 from chasquimq.recurring import describe, next_fires
@@ -35,7 +37,7 @@ from chasquimq.sync_queue import SyncQueue
 from chasquimq.wire.event import QueueEvent
 from chasquimq.wire.repeat import MissedFiresPolicy, RepeatableMeta, RepeatPattern
 from chasquimq.wire.retry import BackoffSpec
-from chasquimq.worker import Handler, Worker
+from chasquimq.worker import Worker
 
 try:
     __version__ = _package_version("chasquimq")
@@ -84,6 +86,7 @@ __all__ = [
     "ShutdownError",
     "QueueFullError",
     "UnrecoverableError",
+    "RateLimitError",
     "JobFailedError",
     "WaitForResultTimeoutError",
     "NotSupportedError",

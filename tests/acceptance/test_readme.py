@@ -30,6 +30,7 @@ FRAGMENT_PAGES = (
     "recurring",
     "results-and-events",
     "retries-and-dlq",
+    "workers",
 )
 
 

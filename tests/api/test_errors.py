@@ -26,6 +26,7 @@ CODES = {
     "QueueFullError": ("CMQ-006", "queue full: "),
     "UnrecoverableError": ("CMQ-011", ""),
     "JobFailedError": ("CMQ-012", ""),
+    "RateLimitError": ("CMQ-101", ""),
     "WaitForResultTimeoutError": ("CMQ-102", ""),
     "NotSupportedError": ("CMQ-200", ""),
 }

@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 
 from chasquimq.clock import Clock
 from chasquimq.engine.admission import Run
-from chasquimq.engine.disposition import Failed, Ok, Outcome
-from chasquimq.errors import UnrecoverableError
+from chasquimq.engine.disposition import Failed, Ok, Outcome, Postponed
+from chasquimq.errors import RateLimitError, UnrecoverableError
 
 Handler: TypeAlias = Callable[[Run], Coroutine[Any, Any, bytes | None]]
 
@@ -191,6 +191,8 @@ class Executor:
             # The handler cancelled itself, or let a cancellation of its own making escape: that is
             # a failure of this job.
             return _failed(error, is_panic=True)
+        except RateLimitError as error:
+            return Postponed(error.retry_after_ms)
         except Exception as error:  # noqa: BLE001 -- whatever a handler raises is an outcome
             return _failed(error)
         except KeyboardInterrupt:

@@ -25,6 +25,7 @@ _FIXED_KEYS = {
     "paused": b":paused",
     "limiter": b":limiter",
     "wake": b":wake",
+    "resumed": b":resumed",
 }
 
 
@@ -39,7 +40,8 @@ class QueueKeys:
     The attributes are the keys that exist once per queue. The methods give the keys that exist once
     per job, spec or producer; ids may be `str` or `bytes` and are used as they are.
 
-    `wake`, `outcome` and `sent` are our own; all others are shared with the reference engine.
+    `wake`, `resumed`, `outcome` and `sent` are our own; all others are shared with the reference
+    engine.
     """
 
     name: str
@@ -55,6 +57,7 @@ class QueueKeys:
     paused: bytes = _fixed()
     limiter: bytes = _fixed()
     wake: bytes = _fixed()
+    resumed: bytes = _fixed()
 
     def __post_init__(self) -> None:
         """Check the name, then derive every fixed key once."""
