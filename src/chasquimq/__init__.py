@@ -25,6 +25,7 @@ from chasquimq.errors import (
     OutcomeUnknownError,
     QueueBusyError,
     QueueFullError,
+    RateLimitError,
     RedisError,
     ServerReplyError,
     ServerTooOldError,
@@ -34,6 +35,7 @@ from chasquimq.errors import (
 )
 from chasquimq.events import QueueEvents
 from chasquimq.flows import FlowProducer
+from chasquimq.handling import Handler
 from chasquimq.job import Job
 from chasquimq.payloads import decode_payload, encode_payload
 from chasquimq.queue import Queue
@@ -42,7 +44,7 @@ from chasquimq.sync_queue import SyncQueue
 from chasquimq.wire.event import QueueEvent
 from chasquimq.wire.repeat import MissedFiresPolicy, RepeatableMeta, RepeatPattern
 from chasquimq.wire.retry import BackoffSpec
-from chasquimq.worker import Handler, Worker
+from chasquimq.worker import Worker
 
 try:
     __version__ = _package_version("chasquimq")
@@ -102,6 +104,7 @@ __all__ = [
     "QueueBusyError",
     "UnrecoverableError",
     "HandlerError",
+    "RateLimitError",
     "JobFailedError",
     "WaitForResultTimeoutError",
     "NotSupportedError",

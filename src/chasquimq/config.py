@@ -17,6 +17,8 @@ from chasquimq.metrics import NO_METRICS, MetricsSink
 
 Overflow: TypeAlias = Literal["reject", "wait", "trim"]
 OVERFLOWS: tuple[Overflow, ...] = ("reject", "wait", "trim")
+RateLimitScope: TypeAlias = Literal["queue", "worker"]
+RATE_LIMIT_SCOPES: tuple[RateLimitScope, ...] = ("queue", "worker")
 
 UNIQUE_GRACE_SECS = 3_600
 """How long an id stays taken after its job was due."""
@@ -167,7 +169,19 @@ class ConsumerConfig:
     store_results: bool = False
     """Keep what handlers return."""
     result_ttl_secs: Duration[int] = Duration(3_600)
-    """For how long."""
+    """For how long; progress and logs too."""
+    rate_limit_max: int | None = None
+    """Jobs that may be taken in `rate_limit_duration_ms`, after a burst of as many."""
+    rate_limit_duration_ms: Duration[int] = Duration(1_000)
+    """The time over which the limit refills."""
+    rate_limit_scope: RateLimitScope = "queue"
+    """Ours. Whose limit it is: shared by the workers of the queue, or this worker's own."""
+    log_max_stream_len: int = 1_000
+    """Lines kept of a job's log, about."""
+    log_max_line_bytes: int = 8_192
+    """Longer lines are cut, with a mark."""
+    events_progress_enabled: bool = True
+    """Tell `progress` to the events stream."""
     metrics: MetricsSink = NO_METRICS
     """Receiver of in-process reports."""
 
@@ -179,9 +193,15 @@ class ConsumerConfig:
             "batch", "claim_min_idle_ms", "concurrency", "ack_batch", "max_payload_bytes",
             "dlq_inflight", "dlq_max_stream_len", "retry_inflight", "delayed_poll_interval_ms",
             "delayed_promote_batch", "delayed_max_stream_len", "delayed_lock_ttl_secs",
-            "events_max_stream_len", "result_ttl_secs",
+            "events_max_stream_len", "result_ttl_secs", "rate_limit_duration_ms",
+            "log_max_stream_len",
             least=1,
         )  # fmt: skip
+        _require_counts(self, "log_max_line_bytes", least=16)
+        if self.rate_limit_max is not None:
+            _require_counts(self, "rate_limit_max", least=1)
+        if self.rate_limit_scope not in RATE_LIMIT_SCOPES:
+            _refuse("rate_limit_scope", self.rate_limit_scope, "one of queue, worker")
         if not self.group or not self.consumer_id:
             _refuse("group and consumer_id", (self.group, self.consumer_id), "non-empty text")
         if isinstance(self.shutdown_deadline_secs, timedelta):

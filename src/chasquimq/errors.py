@@ -216,6 +216,38 @@ class WaitForResultTimeoutError(ChasquiError, TimeoutError):
     code = "CMQ-102"
 
 
+class RateLimitError(ChasquiError):
+    """Raise this in a handler that ran into a rate limit: the job is postponed, no attempt spent.
+
+    `retry_after_ms` is how long it waits in the delayed set; left out, the worker's
+    `rate_limit_duration_ms`.
+    """
+
+    code = "CMQ-101"
+
+    def __init__(self, message: str = "rate-limited", *, retry_after_ms: int | None = None) -> None:
+        """Say why, and for how long."""
+        if retry_after_ms is not None and (
+            isinstance(retry_after_ms, bool)
+            or not isinstance(retry_after_ms, int)
+            or retry_after_ms < 1
+        ):
+            msg = f"retry_after_ms must be a whole number of ms, 1 or more; got {retry_after_ms!r}"
+            raise ValueError(msg)
+        super().__init__(message)
+        self.retry_after_ms = retry_after_ms
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Travel as what it was made of."""
+        return _rate_limit_error, (type(self), self.message, self.retry_after_ms)
+
+
+def _rate_limit_error(
+    kind: type[RateLimitError], message: str, retry_after_ms: int | None
+) -> RateLimitError:
+    return kind(message, retry_after_ms=retry_after_ms)
+
+
 class NotSupportedError(ChasquiError):
     """The caller asked for a feature that exists in other bindings and not in this library."""
 

@@ -77,6 +77,13 @@ class DlqRouted:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class RateLimited:
+    """The rate limit began to keep a reader from reading; the first token is `wait_ms` away."""
+
+    wait_ms: int
+
+
 class MetricsSink(Protocol):
     """Receives what the engine reports; every method may be left as it is."""
 
@@ -102,6 +109,10 @@ class MetricsSink(Protocol):
 
     def dlq_routed(self, dlq: DlqRouted) -> None:
         """Take note of a dead letter."""
+        return
+
+    def rate_limited(self, limited: RateLimited) -> None:
+        """Take note of a throttle."""
         return
 
 

@@ -22,6 +22,7 @@ from chasquimq.metrics import (
     LockOutcome,
     MetricsSink,
     PromoterTick,
+    RateLimited,
     ReaderBatch,
     RetryScheduled,
 )
@@ -108,6 +109,10 @@ class RecordingSink(MetricsSink):
     def dlq_routed(self, dlq: DlqRouted) -> None:
         """Record a dead letter."""
         self._record(dlq)
+
+    def rate_limited(self, limited: RateLimited) -> None:
+        """Record a throttle."""
+        self._record(limited)
 
     def _record(self, report: object) -> None:
         self.reports.append(report)

@@ -1,31 +1,30 @@
 """`Worker`: one handler, one queue, one `Crew`; a `Job` in, packed bytes out."""
 
 import asyncio
-import contextvars
-import functools
-import inspect
 import logging
 import signal
-from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 from chasquimq.broker.options import ConnectionOptions, CredentialProvider
 from chasquimq.broker.url import parse_url
-from chasquimq.config import ConsumerConfig, RetryConfig, SchedulerConfig
+from chasquimq.config import ConsumerConfig, RateLimitScope, RetryConfig, SchedulerConfig
 from chasquimq.engine import signals
-from chasquimq.engine.admission import Run
 from chasquimq.engine.crew import Crew
-from chasquimq.engine.executor import Handler as EngineHandler
+from chasquimq.engine.scribe import Scribe
 from chasquimq.engine.threads import Threads
-from chasquimq.errors import ConfigError, DecodeError, UndecodableDataError, UnrecoverableError
-from chasquimq.job import Job
+from chasquimq.errors import ChasquiError, ConfigError, ShutdownError
+from chasquimq.handling import Handler, adapted, checked_handler, is_async
+from chasquimq.listeners import Listener, Listeners
 from chasquimq.metrics import NO_METRICS, MetricsSink
-from chasquimq.wire.codec import pack, unpack
 
 log = logging.getLogger("chasquimq.worker")
 
-Handler: TypeAlias = Callable[[Job], Awaitable[Any]] | Callable[[Job], Any]
+EVENTS = (
+    "ready", "active", "completed", "failed", "progress", "drained", "paused", "resumed", "error",
+    "closing", "closed",
+)  # fmt: skip
+"""What a worker's listeners can be told of."""
 
 _DEFAULT_MAX_ATTEMPTS = 25
 
@@ -67,22 +66,15 @@ class Worker:
         shutdown_deadline_secs: float | None = None,
         handle_signals: bool = True,
         metrics: MetricsSink | None = None,
+        rate_limit_max: int | None = None,
+        rate_limit_duration_ms: int = 1_000,
+        rate_limit_scope: RateLimitScope = "queue",
+        log_max_stream_len: int = 1_000,
+        log_max_line_bytes: int = 8_192,
+        events_progress_enabled: bool = True,
     ) -> None:
         """Nothing runs before `run`; `docs/configuration.md` has every argument and default."""
-        if not callable(handler):
-            msg = f"handler must be a function of one Job, got {type(handler).__name__}"
-            raise TypeError(msg)
-        if not _takes_one(handler):
-            msg = f"handler {handler!r} must take one argument, the Job"
-            raise TypeError(msg)
-        if scheduler_tick_ms is not None and scheduler_tick_ms < 0:
-            msg = f"scheduler_tick_ms must be non-negative; got {scheduler_tick_ms}"
-            raise ConfigError(msg)
-        scheduler = SchedulerConfig(
-            tick_interval_ms=scheduler_tick_ms or SchedulerConfig().tick_interval_ms,
-            events_enabled=events_enabled,
-            metrics=metrics or NO_METRICS,
-        )
+        self._handler = checked_handler(handler)
         given: dict[str, Any] = {
             "consumer_id": consumer_id,
             "block_ms": read_block_ms,
@@ -103,8 +95,14 @@ class Worker:
             events_enabled=events_enabled,
             delayed_enabled=delayed_enabled,
             run_scheduler=run_scheduler,
-            scheduler=scheduler,
+            scheduler=_scheduler(scheduler_tick_ms, metrics, events_enabled=events_enabled),
             store_results=store_results,
+            rate_limit_max=rate_limit_max,
+            rate_limit_duration_ms=rate_limit_duration_ms,
+            rate_limit_scope=rate_limit_scope,
+            log_max_stream_len=log_max_stream_len,
+            log_max_line_bytes=log_max_line_bytes,
+            events_progress_enabled=events_progress_enabled,
             **{key: value for key, value in given.items() if value is not None},
         )
         self._target = parse_url(redis_url, tls=tls)
@@ -113,12 +111,15 @@ class Worker:
             reconnect_max_attempts=reconnect_max_attempts,
             client_name=f"chasquimq-worker-{self._config.consumer_id}",
         )
-        self._handler = handler
         self._handle_signals = handle_signals
         self._was_signalled = False
         self._running: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
         self._crew: Crew | None = None
+        self._is_paused = False
+        self._is_ready = False
+        self._decided = asyncio.Event()
+        self._listeners = Listeners(EVENTS.__contains__, ", ".join(EVENTS))
 
     def __repr__(self) -> str:
         """Show live state."""
@@ -153,13 +154,84 @@ class Worker:
         try:
             await asyncio.shield(running)
         except asyncio.CancelledError:
-            self._stop.set()
+            self._begin_stop("run was cancelled")
             await asyncio.wait([running])
             raise
 
+    async def wait_until_ready(self) -> None:
+        """Return once jobs are being read: connected, and in the group.
+
+        Waits for somebody to call `run`. Raises what `run` raised if it failed before, and
+        `ShutdownError` if the worker was closed.
+        """
+        await self._decided.wait()
+        if self._is_ready:
+            return
+        if self._running is not None:
+            await asyncio.shield(self._running)
+        msg = f"the worker of queue {self.name!r} was closed before it was ready"
+        raise ShutdownError(msg)
+
+    def pause(self) -> None:
+        """Let this worker take no more jobs; what runs goes on, what was not begun goes back."""
+        self._is_paused = True
+        if self._crew is not None:
+            self._crew.pause()
+
+    def resume(self) -> None:
+        """End `pause`. If the queue is paused too (`Queue.pause`), that stays."""
+        self._is_paused = False
+        if self._crew is not None:
+            self._crew.resume()
+
+    def is_paused(self) -> bool:
+        """Whether this worker takes no jobs because it was paused, or its queue."""
+        return self._is_paused or (self._crew is not None and self._crew.is_paused)
+
+    async def rate_limit(self, expire_time_ms: int) -> None:
+        """Take no job for so long, because somebody else's limit was hit.
+
+        With `rate_limit_max` and scope `"queue"` this holds for every worker that shares the limit;
+        without, for this worker. Jobs that run go on. See `RateLimitError` for the job at hand.
+        """
+        if isinstance(expire_time_ms, bool) or not isinstance(expire_time_ms, int):
+            msg = f"expire_time_ms must be an int, got {type(expire_time_ms).__name__}"
+            raise TypeError(msg)
+        if expire_time_ms < 1:
+            msg = f"expire_time_ms must be 1 or more, got {expire_time_ms}"
+            raise ValueError(msg)
+        if self._crew is None or not self.is_running:
+            msg = "the worker does not run: call rate_limit in a handler or a listener"
+            raise ChasquiError(msg)
+        await self._crew.rate_limit(expire_time_ms)
+
+    def on(self, event: str, listener: Listener) -> None:
+        """Call `listener`, plain or async, whenever `event` happens in this worker.
+
+        It runs beside the jobs, after the fact; what it raises is logged. The events and their
+        arguments are in `docs/workers.md`.
+        """
+        self._listeners.on(event, listener)
+
+    def once(self, event: str, listener: Listener) -> None:
+        """Call `listener` the next time only."""
+        self._listeners.on(event, listener, once=True)
+
+    def off(self, event: str, listener: Listener) -> bool:
+        """Take back an `on` or `once`; False if there was none."""
+        return self._listeners.off(event, listener)
+
+    def remove_listener(self, event: str, listener: Listener) -> bool:
+        """The same as `off`."""
+        return self.off(event, listener)
+
+    def listener_count(self, event: str) -> int:
+        """How many listen to `event`."""
+        return self._listeners.count(event)
+
     async def close(self) -> None:
         """Tell the worker to stop, and return at once; `run` returns when it has drained."""
-        self._stop.set()
+        self._begin_stop("close was called")
 
     async def __aenter__(self) -> Self:
         """The worker itself."""
@@ -177,84 +249,80 @@ class Worker:
     async def _work(self) -> None:
         if self._stop.is_set():
             return
+        self._decided.clear()
         threads = None
-        if not _is_async(self._handler):
+        if not is_async(self._handler):
             threads = Threads(self._config.concurrency, name=f"job-{self.name}")
-        self._crew = Crew(self._target, self._config, self._adapter(threads), options=self._options)
+        handler = adapted(
+            self._handler,
+            threads=threads,
+            keeps_results=self._config.store_results,
+            scribe=self._scribe,
+            listeners=self._listeners,
+        )
+        self._crew = Crew(
+            self._target, self._config, handler, options=self._options, tell=self._tell
+        )
+        if self._is_paused:
+            self._crew.pause()
         restore = signals.catch(self._on_signal) if self._handle_signals else None
         log.info("worker %s on queue %s at %s, %d at a time", self._config.consumer_id, self.name,
                  self._target.safe_text, self._config.concurrency)  # fmt: skip
         try:
             await self._crew.run(self._stop)
             log.info("worker %s has stopped", self._config.consumer_id)
+        except Exception as error:
+            self._tell("error", error)
+            raise
         finally:
             if restore is not None:
                 restore()
             if threads is not None:
                 threads.close()
+            self._is_ready = False
+            self._decided.set()
+            self._tell("closed")
+            await self._listeners.drain(self._config.shutdown_deadline_secs)
 
-    def _adapter(self, threads: Threads | None) -> EngineHandler:
-        """What the engine calls: a `Job` in, packed bytes out."""
-        handler, keeps_results = self._handler, self._config.store_results
+    def _scribe(self) -> Scribe:
+        assert self._crew is not None  # noqa: S101 -- who runs a handler is a crew
+        return self._crew.scribe
 
-        async def run(run: Run) -> bytes | None:
-            envelope = run.envelope
-            try:
-                data = unpack(envelope.packed_data)
-            except DecodeError as error:
-                raise UndecodableDataError(error.message) from error
-            job = Job(envelope.id, run.name, data, run.attempt, envelope.created_at_ms)
-            if threads is None:
-                value = await handler(job)
-            else:
-                value = await _in_thread(threads, handler, job)
-            return _packed(value) if keeps_results and value is not None else None
+    def _tell(self, event: str, *arguments: object) -> None:
+        if event == "ready":
+            self._is_ready = True
+            self._decided.set()
+        self._listeners.emit(event, *arguments)
 
-        return run
+    def _begin_stop(self, reason: str) -> None:
+        if not self._stop.is_set():
+            self._stop.set()
+            self._decided.set()
+            if self.is_running:
+                self._tell("closing", reason)
 
     def _on_signal(self, number: signal.Signals) -> None:
         if not self._was_signalled:
             self._was_signalled = True
             log.info("%s: finishing %d running jobs; once more to stop at once", number.name,
                      self._crew.running if self._crew else 0)  # fmt: skip
-            self._stop.set()
+            self._begin_stop(f"{number.name} was received")
         elif self._crew is not None:
             log.warning("%s again: stopping now", number.name)
             self._crew.cut()
 
 
-async def _in_thread(threads: Threads, handler: Callable[[Job], Any], job: Job) -> Any:  # noqa: ANN401
-    """Run a plain function in a thread, in this run's context; await what is awaitable."""
-    context = contextvars.copy_context()
-    value = await threads.run(functools.partial(context.run, handler, job))
-    return await value if inspect.isawaitable(value) else value
-
-
-def _is_async(handler: Handler) -> bool:
-    while isinstance(handler, functools.partial):
-        handler = handler.func
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
-        getattr(handler, "__call__", None)  # noqa: B004 -- a class may make it a coroutine function
+def _scheduler(
+    scheduler_tick_ms: int | None, metrics: MetricsSink | None, *, events_enabled: bool
+) -> SchedulerConfig:
+    if scheduler_tick_ms is not None and scheduler_tick_ms < 0:
+        msg = f"scheduler_tick_ms must be non-negative; got {scheduler_tick_ms}"
+        raise ConfigError(msg)
+    return SchedulerConfig(
+        tick_interval_ms=scheduler_tick_ms or SchedulerConfig().tick_interval_ms,
+        events_enabled=events_enabled,
+        metrics=metrics or NO_METRICS,
     )
-
-
-def _takes_one(handler: Handler) -> bool:
-    try:
-        inspect.signature(handler).bind(None)
-    except TypeError:
-        return False
-    except ValueError:
-        return True  # some built-ins do not tell
-    return True
-
-
-def _packed(value: Any) -> bytes:  # noqa: ANN401 -- the handler's value
-    try:
-        return pack(value, name="result")
-    except (TypeError, ValueError) as error:
-        # The work is done, and doing it again would not make its result storable.
-        msg = f"the handler's return value cannot be stored: {error}"
-        raise UnrecoverableError(msg) from error
 
 
 def _whole_seconds(result_ttl_ms: int | None) -> int | None:

@@ -59,7 +59,17 @@ SAYS = {
         r"drained: 1000",
         r"left: 0",
     ],
+    "progress_and_logs.py": [
+        r"the log has 4 lines",
+        r"book: 100 %",
+        r"count: 50 %",
+    ],
     "quickstart.py": [r"Welcome, Ada!"],
+    "rate_limit.py": [
+        r"a burst of [5-9], all 15 after [01]\.[0-9] s",
+        r"try again in 200 ms",
+        r"run 1 again: no attempt was spent",
+    ],
     "recurring.py": [
         r"tick::every:200: Every 200 ms",
         r"fired tick::every:200@\d{13}",

@@ -32,6 +32,7 @@ FRAGMENT_PAGES = (
     "recurring",
     "results-and-events",
     "retries-and-dlq",
+    "workers",
 )
 
 

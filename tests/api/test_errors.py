@@ -28,6 +28,7 @@ CODES = {
     "HandlerError": ("CMQ-010", ""),
     "UnrecoverableError": ("CMQ-011", ""),
     "JobFailedError": ("CMQ-012", ""),
+    "RateLimitError": ("CMQ-101", ""),
     "WaitForResultTimeoutError": ("CMQ-102", ""),
     "NotSupportedError": ("CMQ-200", ""),
 }

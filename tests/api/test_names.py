@@ -20,7 +20,7 @@ PUBLIC = {
     "SyncQueue", "RetryConfig", "Counts", "JobState", "JobResult", "OutcomeStatus", "DlqReason",
     "CredentialProvider", "ChasquiError", "RedisError", "ConnectionFailedError",
     "OutcomeUnknownError", "ServerReplyError", "ServerTooOldError", "EncodeError", "DecodeError",
-    "ConfigError", "ShutdownError", "QueueFullError", "JobFailedError",
+    "ConfigError", "ShutdownError", "QueueFullError", "JobFailedError", "RateLimitError",
     "WaitForResultTimeoutError", "next_fires", "describe", "HandlerError",
     "JobsPage", "JobLogs", "QueueBusyError", "FlowProducer", "encode_payload", "decode_payload",
 }  # fmt: skip

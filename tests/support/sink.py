@@ -13,6 +13,7 @@ from chasquimq.metrics import (
     LockOutcome,
     NoopSink,
     PromoterTick,
+    RateLimited,
     ReaderBatch,
     RetryScheduled,
 )
@@ -78,6 +79,10 @@ class RecordingSink(NoopSink):
     def dlq_routed(self, dlq: DlqRouted) -> None:
         """Take note of a dead letter."""
         self._note(dlq)
+
+    def rate_limited(self, limited: RateLimited) -> None:
+        """Take note of a throttle."""
+        self._note(limited)
 
     def _note(self, report: object) -> None:
         self.reports.append(report)

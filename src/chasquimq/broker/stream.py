@@ -10,10 +10,13 @@ from chasquimq.broker.call import Call, Reply, bulk, call, checked, command
 from chasquimq.broker.ring import Ticket
 from chasquimq.wire.codec import pack_for_script
 from chasquimq.wire.entry import job_fields, parse_job_fields
+from chasquimq.wire.ids import StreamId
 from chasquimq.wire.keys import QueueKeys
 
 # More deliveries than any worker holds at a time.
 _MOST_PENDING = 10_000
+# Behind the first one that is put back; where more are pending they stay so, idle.
+_MOST_PUT_BACK = 1_000
 
 
 class NewJob(NamedTuple):
@@ -318,6 +321,28 @@ def hand_back(
     )
 
 
+def put_back(
+    keys: QueueKeys, group: str, consumer: str, deliveries: Iterable[Delivery], *, idle_ms: int
+) -> Call[int]:
+    """Make deliveries that were not started wait again, in their places; nobody is woken."""
+    more: list[bytes] = []
+    for each in sorted(deliveries, key=lambda delivery: StreamId.parse(delivery.entry_id)):
+        more += (each.entry_id, b"%d" % each.deliveries)
+    return scripts.PUT_BACK.call(
+        {"stream": keys.stream},
+        {"group": group, "consumer": consumer, "idle_ms": idle_ms, "most": _MOST_PUT_BACK},
+        read=int,
+        repeatable=True,
+        more_arguments=more,
+    )
+
+
+def wait_for_entry(keys: QueueKeys, *, after: bytes, block_ms: int) -> Call[bool]:
+    """Block until the stream has an entry after this id, without taking it."""
+    request = command("XREAD", "COUNT", 1, "BLOCK", block_ms, "STREAMS", keys.stream, after)
+    return Call((request,), lambda replies: bool(checked(replies[0])), block_ms=block_ms)
+
+
 def pending(keys: QueueKeys, group: str, consumer: str) -> Call[list[Delivery]]:
     """What the server's book says this consumer holds, without the entries themselves."""
     return call(
@@ -339,9 +364,14 @@ def _read_deliveries(replies: list[Reply]) -> list[Delivery]:
     reply = checked(replies[0])
     if not reply:
         return []
+    return deliveries_of(reply[0][1])
+
+
+def deliveries_of(rows: Reply) -> list[Delivery]:
+    """The rows of a read; those of one that may claim have four parts."""
     return [
         Delivery(*row) if len(row) == 4 else Delivery(row[0], row[1], 0, 0)  # noqa: PLR2004
-        for row in reply[0][1]
+        for row in rows
     ]
 
 

@@ -17,8 +17,8 @@ from typing import Any, TypeAlias
 
 from chasquimq.clock import Clock
 from chasquimq.engine.admission import Run
-from chasquimq.engine.disposition import Failed, Ok, Outcome
-from chasquimq.errors import DlqReason, HandlerError, UnrecoverableError
+from chasquimq.engine.disposition import Failed, Ok, Outcome, Postponed
+from chasquimq.errors import DlqReason, HandlerError, RateLimitError, UnrecoverableError
 
 Handler: TypeAlias = Callable[[Run], Coroutine[Any, Any, bytes | None]]
 
@@ -185,7 +185,7 @@ class Executor:
                 # is a failure of this job.
                 outcome = _failed(error, is_panic=True)
             except Exception as error:  # noqa: BLE001 -- whatever a handler raises is an outcome
-                outcome = _failed(error)
+                outcome = _raised(error)
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # noqa: BLE001 -- a `sys.exit` must not end other jobs
@@ -257,6 +257,12 @@ class _InContext(Awaitable[bytes | None]):
         except StopIteration as done:
             result: bytes | None = done.value
             return result
+
+
+def _raised(error: Exception) -> Outcome:
+    if isinstance(error, RateLimitError):
+        return Postponed(error.retry_after_ms)
+    return _failed(error)
 
 
 def _failed(error: BaseException, *, is_panic: bool = False) -> Failed:

@@ -16,7 +16,7 @@ from chasquimq.clock import Clock
 from chasquimq.config import UNIQUE_GRACE_SECS, ConsumerConfig
 from chasquimq.engine.acker import Acker
 from chasquimq.engine.admission import Run, Unfit
-from chasquimq.engine.disposition import Bury, Failed, Ok, Outcome, Retry, after_failure
+from chasquimq.engine.disposition import Bury, Failed, Ok, Outcome, Postponed, Retry, after_failure
 from chasquimq.engine.relocator import Move, Relocator
 from chasquimq.engine.teller import Teller
 from chasquimq.errors import DlqReason
@@ -78,6 +78,9 @@ class Settlement:
                 )
             )
             return
+        if isinstance(outcome, Postponed):
+            self._relocator.add(self._retry(run, self._postponed(run, outcome)))
+            return
         kind = JobOutcomeKind.PANIC if outcome.is_panic else JobOutcomeKind.ERR
         self._report(run, kind, duration_us)
         self._teller.failed(run, outcome.message, duration_us)
@@ -117,12 +120,20 @@ class Settlement:
         burial = Burial(delivery.entry_id, unfit.job_id, unfit.attempts, letter)
         self._relocator.add(self._burial_move(burial, unfit.reason))
 
+    def _postponed(self, run: Run, outcome: Postponed) -> Retry:
+        """The same run again: it does not count as one that was made."""
+        after_ms = outcome.retry_after_ms or self._config.rate_limit_duration_ms
+        log.info("job %s is rate-limited, run %d begins again in %d ms", run.envelope.id,
+                 run.attempt, after_ms, extra={"queue": self._keys.name,
+                 "job_id": run.envelope.id, "attempt": run.attempt})  # fmt: skip
+        return Retry(after_ms, next_attempt=run.attempt)
+
     def _retry(self, run: Run, retry: Retry) -> Move:
         move = Relocation(
             entry_id=run.delivery.entry_id,
             job_id=run.envelope.id,
             name=run.name,
-            envelope=with_attempt(run.envelope, run.attempt),
+            envelope=with_attempt(run.envelope, retry.next_attempt - 1),
             backoff_ms=retry.backoff_ms,
             next_attempt=retry.next_attempt,
         )

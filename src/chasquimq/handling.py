@@ -1,0 +1,120 @@
+"""Makes of a user's handler what the engine calls: a `Job` in, packed bytes out."""
+
+import asyncio
+import contextvars
+import functools
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+from chasquimq.engine.admission import Run
+from chasquimq.engine.executor import Handler as EngineHandler
+from chasquimq.engine.scribe import Scribe
+from chasquimq.engine.threads import Threads
+from chasquimq.errors import (
+    DecodeError,
+    NotSupportedError,
+    RateLimitError,
+    UndecodableDataError,
+    UnrecoverableError,
+)
+from chasquimq.job import Job
+from chasquimq.listeners import Listeners
+from chasquimq.wire.codec import pack, unpack
+
+Handler: TypeAlias = Callable[[Job], Awaitable[Any]] | Callable[[Job], Any]
+
+
+def checked_handler(handler: Handler) -> Handler:
+    """The same handler, if it can be called with a job."""
+    if isinstance(handler, str):
+        msg = (
+            "a handler that is a path to a file (a sandboxed processor) is not supported: pass the "
+            "function itself, and run more worker processes for more cores"
+        )
+        raise NotSupportedError(msg)
+    if not callable(handler):
+        msg = f"handler must be a function of one Job, got {type(handler).__name__}"
+        raise TypeError(msg)
+    if not _takes_one(handler):
+        msg = f"handler {handler!r} must take one argument, the Job"
+        raise TypeError(msg)
+    return handler
+
+
+def is_async(handler: Handler) -> bool:
+    """Whether calling it gives something to await, so that it needs no thread."""
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
+        getattr(handler, "__call__", None)  # noqa: B004 -- a class may make it a coroutine function
+    )
+
+
+def adapted(
+    handler: Handler,
+    *,
+    threads: Threads | None,
+    keeps_results: bool,
+    scribe: Callable[[], Scribe],
+    listeners: Listeners,
+) -> EngineHandler:
+    """What the engine calls. Listeners are told in turns of their own, so they delay no job."""
+
+    async def run(run: Run) -> bytes | None:
+        envelope = run.envelope
+        try:
+            data = unpack(envelope.packed_data)
+        except DecodeError as error:
+            raise UndecodableDataError(error.message) from error
+        job = Job(
+            envelope.id,
+            run.name,
+            data,
+            run.attempt,
+            envelope.created_at_ms,
+            _run=run,
+            _scribe=scribe(),
+        )
+        listeners.emit("active", job, "")
+        try:
+            if threads is None:
+                value = await handler(job)
+            else:
+                value = await _in_thread(threads, handler, job)
+            packed = _packed(value) if keeps_results and value is not None else None
+        except (RateLimitError, asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
+            raise  # it goes on later, or the worker was cut: this run has not failed
+        except BaseException as error:
+            listeners.emit("failed", job, error, "active")
+            raise
+        listeners.emit("completed", job, value, "active")
+        return packed
+
+    return run
+
+
+async def _in_thread(threads: Threads, handler: Callable[[Job], Any], job: Job) -> Any:  # noqa: ANN401
+    """Run a plain function in a thread, in this run's context; await what is awaitable."""
+    context = contextvars.copy_context()
+    value = await threads.run(functools.partial(context.run, handler, job))
+    return await value if inspect.isawaitable(value) else value
+
+
+def _takes_one(handler: Handler) -> bool:
+    try:
+        inspect.signature(handler).bind(None)
+    except TypeError:
+        return False
+    except ValueError:
+        return True  # some built-ins do not tell
+    return True
+
+
+def _packed(value: Any) -> bytes:  # noqa: ANN401 -- the handler's value
+    try:
+        return pack(value, name="result")
+    except (TypeError, ValueError) as error:
+        # The work is done, and doing it again would not make its result storable.
+        msg = f"the handler's return value cannot be stored: {error}"
+        raise UnrecoverableError(msg) from error
