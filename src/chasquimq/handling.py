@@ -60,6 +60,7 @@ def adapted(
     listeners: Listeners,
 ) -> EngineHandler:
     """What the engine calls. Listeners are told in turns of their own, so they delay no job."""
+    listened = listeners.by_event  # empty, and so false, while nobody listens
 
     async def run(run: Run) -> bytes | None:
         envelope = run.envelope
@@ -67,16 +68,10 @@ def adapted(
             data = unpack(envelope.packed_data)
         except DecodeError as error:
             raise UndecodableDataError(error.message) from error
-        job = Job(
-            envelope.id,
-            run.name,
-            data,
-            run.attempt,
-            envelope.created_at_ms,
-            _run=run,
-            _scribe=scribe(),
-        )
-        listeners.emit("active", job, "")
+        values = (envelope.id, run.name, data, run.attempt, envelope.created_at_ms)
+        job = Job(*values, False, None, None, run, scribe())  # noqa: FBT003 -- by name costs time
+        if listened:
+            listeners.emit("active", job, "")
         try:
             if threads is None:
                 value = await handler(job)
@@ -88,7 +83,8 @@ def adapted(
         except BaseException as error:
             listeners.emit("failed", job, error, "active")
             raise
-        listeners.emit("completed", job, value, "active")
+        if listened:
+            listeners.emit("completed", job, value, "active")
         return packed
 
     return run

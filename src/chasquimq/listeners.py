@@ -30,12 +30,13 @@ class Listeners:
         """`accepts` says which names are events; `known` lists them for whoever errs."""
         self._accepts = accepts
         self._known = known
-        self._entries: dict[str, list[_Entry]] = {}
+        self.by_event: dict[str, list[_Entry]] = {}
+        """Never replaced, so that whoever looks at it sees what comes and goes."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __repr__(self) -> str:
         """Show how many listen to what."""
-        return f"<Listeners { {event: len(each) for event, each in self._entries.items()} }>"
+        return f"<Listeners { {event: len(each) for event, each in self.by_event.items()} }>"
 
     def on(self, event: str, listener: Listener, *, once: bool = False) -> None:
         """Call `listener` on every `event`, or on the next one only."""
@@ -45,26 +46,26 @@ class Listeners:
         if not callable(listener):
             msg = f"a listener must be a function, got {type(listener).__name__}"
             raise TypeError(msg)
-        self._entries.setdefault(event, []).append(_Entry(listener, once))
+        self.by_event.setdefault(event, []).append(_Entry(listener, once))
 
     def off(self, event: str, listener: Listener) -> bool:
         """Take back one `on`, the latest; False if there was none."""
-        entries = self._entries.get(event, [])
+        entries = self.by_event.get(event, [])
         for at in range(len(entries) - 1, -1, -1):
             if entries[at].listener == listener:
                 del entries[at]
                 if not entries:
-                    del self._entries[event]
+                    del self.by_event[event]
                 return True
         return False
 
     def count(self, event: str) -> int:
         """How many listen to `event`."""
-        return len(self._entries.get(event, ()))
+        return len(self.by_event.get(event, ()))
 
     def emit(self, event: str, *arguments: object) -> None:
         """Let every listener of `event` be called soon, in the order they came."""
-        entries = self._entries.get(event)
+        entries = self.by_event.get(event)
         if not entries:
             return
         loop = asyncio.get_running_loop()

@@ -71,6 +71,8 @@ DOCUMENTED = {
             "result_ttl_ms": None,
         },
     ),
+    Worker.wait_until_ready: ({}, {}),
+    Worker.rate_limit: ({"expire_time_ms": REQUIRED}, {}),
     Worker.run: ({}, {}),
     Worker.close: ({}, {}),
     Job.wait_for_result: ({}, {"timeout": 30.0, "poll_interval": 0.1}),
