@@ -15,6 +15,8 @@ from chasquimq.metrics import NO_METRICS, MetricsSink
 Overflow: TypeAlias = Literal["reject", "wait", "trim"]
 OVERFLOWS: tuple[Overflow, ...] = ("reject", "wait", "trim")
 
+_ENDLESS_MS = 5_000
+
 UNIQUE_GRACE_SECS = 3_600
 """How long an id stays taken after its job was due."""
 
@@ -183,6 +185,11 @@ class ConsumerConfig:
             _refuse("group and consumer_id", (self.group, self.consumer_id), "non-empty text")
         if not self.shutdown_deadline_secs >= 0:
             _refuse("shutdown_deadline_secs", self.shutdown_deadline_secs, "0 or more")
+
+    @property
+    def longest_read_ms(self) -> int:
+        """How long one read may block: one without a limit is asked again and again."""
+        return self.block_ms or _ENDLESS_MS
 
     def promoter(self) -> "PromoterConfig":
         """The config of the promoter that runs inside this worker."""

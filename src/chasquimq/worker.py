@@ -21,6 +21,7 @@ from chasquimq.engine.threads import Threads
 from chasquimq.errors import ConfigError, DecodeError, UndecodableDataError, UnrecoverableError
 from chasquimq.job import Job
 from chasquimq.metrics import NO_METRICS, MetricsSink
+from chasquimq.monitor import Monitor, Watched
 from chasquimq.wire.codec import pack, unpack
 
 log = logging.getLogger("chasquimq.worker")
@@ -67,6 +68,8 @@ class Worker:
         shutdown_deadline_secs: float | None = None,
         handle_signals: bool = True,
         metrics: MetricsSink | None = None,
+        metrics_port: int | None = None,
+        metrics_host: str = "127.0.0.1",
     ) -> None:
         """Nothing runs before `run`; `docs/configuration.md` has every argument and default."""
         if not callable(handler):
@@ -75,14 +78,11 @@ class Worker:
         if not _takes_one(handler):
             msg = f"handler {handler!r} must take one argument, the Job"
             raise TypeError(msg)
-        if scheduler_tick_ms is not None and scheduler_tick_ms < 0:
-            msg = f"scheduler_tick_ms must be non-negative; got {scheduler_tick_ms}"
-            raise ConfigError(msg)
-        scheduler = SchedulerConfig(
-            tick_interval_ms=scheduler_tick_ms or SchedulerConfig().tick_interval_ms,
-            events_enabled=events_enabled,
-            metrics=metrics or NO_METRICS,
-        )
+        self._monitor: Monitor | None = None
+        if metrics_port is not None:
+            self._monitor = Monitor(metrics_host, metrics_port, queue=queue_name, metrics=metrics)
+            metrics = self._monitor.sink
+        scheduler = _scheduler(scheduler_tick_ms, metrics, events_enabled=events_enabled)
         given: dict[str, Any] = {
             "consumer_id": consumer_id,
             "block_ms": read_block_ms,
@@ -140,6 +140,11 @@ class Worker:
         """Whether `close` was called."""
         return self._stop.is_set()
 
+    @property
+    def metrics_address(self) -> tuple[str, int] | None:
+        """Host and port where metrics are served, while they are; port 0 has become a real one."""
+        return self._monitor.address if self._monitor else None
+
     async def run(self) -> None:
         """Work until `close`, then drain and return.
 
@@ -185,6 +190,8 @@ class Worker:
         log.info("worker %s on queue %s at %s, %d at a time", self._config.consumer_id, self.name,
                  self._target.safe_text, self._config.concurrency)  # fmt: skip
         try:
+            if self._monitor is not None:
+                self._monitor.start(self._watched())
             await self._crew.run(self._stop)
             log.info("worker %s has stopped", self._config.consumer_id)
         finally:
@@ -192,6 +199,18 @@ class Worker:
                 restore()
             if threads is not None:
                 threads.close()
+            if self._monitor is not None:
+                await self._monitor.end()
+
+    def _watched(self) -> Watched:
+        """What the monitor is shown."""
+        return Watched(
+            self._config,
+            self._target,
+            self._options,
+            vitals=lambda: self._crew.vitals if self._crew else None,
+            is_stopping=self._stop.is_set,
+        )
 
     def _adapter(self, threads: Threads | None) -> EngineHandler:
         """What the engine calls: a `Job` in, packed bytes out."""
@@ -255,6 +274,19 @@ def _packed(value: Any) -> bytes:  # noqa: ANN401 -- the handler's value
         # The work is done, and doing it again would not make its result storable.
         msg = f"the handler's return value cannot be stored: {error}"
         raise UnrecoverableError(msg) from error
+
+
+def _scheduler(
+    tick_ms: int | None, metrics: MetricsSink | None, *, events_enabled: bool
+) -> SchedulerConfig:
+    if tick_ms is not None and tick_ms < 0:
+        msg = f"scheduler_tick_ms must be non-negative; got {tick_ms}"
+        raise ConfigError(msg)
+    return SchedulerConfig(
+        tick_interval_ms=tick_ms or SchedulerConfig().tick_interval_ms,
+        events_enabled=events_enabled,
+        metrics=metrics or NO_METRICS,
+    )
 
 
 def _whole_seconds(result_ttl_ms: int | None) -> int | None:

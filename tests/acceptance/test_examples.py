@@ -38,6 +38,12 @@ SAYS = {
         r"third begins, run 1",
         r"finished: \['first', 'second', 'third'\]",
     ],
+    "metrics.py": [
+        r'chasquimq_jobs_completed_total\{name="nap",queue="metrics"\} 10\.0',
+        r'chasquimq_queue_depth\{queue="metrics",state="waiting"\} 0\.0',
+        r'"status": "ready"',
+        r"the slowest took (?:9|\d\d)\d ms",
+    ],
     "quickstart.py": [r"Welcome, Ada!"],
     "recurring.py": [
         r"tick::every:200: Every 200 ms",

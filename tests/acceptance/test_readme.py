@@ -26,6 +26,7 @@ FRAGMENT_PAGES = (
     "errors",
     "getting-started",
     "jobs",
+    "metrics",
     "operations",
     "recurring",
     "results-and-events",

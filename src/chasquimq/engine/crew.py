@@ -19,6 +19,7 @@ from chasquimq.engine.acker import Acker
 from chasquimq.engine.executor import Executor, Handler
 from chasquimq.engine.leases import Leases
 from chasquimq.engine.promoter import PromoterRole
+from chasquimq.engine.pulse import Pulse, Vitals
 from chasquimq.engine.reader import Reader
 from chasquimq.engine.relocator import Relocator
 from chasquimq.engine.role import Role
@@ -26,6 +27,7 @@ from chasquimq.engine.scheduler import SchedulerRole
 from chasquimq.engine.settlement import Settlement
 from chasquimq.engine.teller import Teller
 from chasquimq.errors import ChasquiError
+from chasquimq.metrics import NO_METRICS
 from chasquimq.wire.keys import QueueKeys
 
 log = logging.getLogger("chasquimq.engine")
@@ -101,6 +103,9 @@ class Crew:
         self._roles: list[Role] = [self._reader, *self._leaders]
         # In the order in which they end: events are also written on behalf of the others.
         self._gatherers = (self._acker.gatherer, self._relocator.gatherer, self._teller.gatherer)
+        self._pulse = Pulse(
+            config.metrics, lambda: self.vitals, consumer_id=config.consumer_id, clock=clock
+        )
         self._limits: set[asyncio.Timeout] = set()
         self._is_cut = False
 
@@ -142,6 +147,8 @@ class Crew:
             self._leases.start()
             for gatherer in self._gatherers:
                 gatherer.start()
+            if self._config.metrics is not NO_METRICS:
+                self._pulse.start()
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(role.run(stop), name=role.name) for role in self._roles]
                 group.create_task(self._end_roles(stop, tasks), name="stop")
@@ -149,7 +156,27 @@ class Crew:
             # The first role that failed ended the others; what it said is what callers expect.
             raise failures.exceptions[0] from None
         finally:
-            await self._stop()
+            try:
+                await self._stop()
+            finally:
+                await self._pulse.end()
+
+    @property
+    def vitals(self) -> Vitals:
+        """How it stands now. Plain numbers: any thread may look, while the event loop works."""
+        reader, promoter = self._reader, self._promoter
+        own = (self._main, reader.connection, promoter.connection, promoter.bell)
+        age_us = self._clock.monotonic_us() - reader.last_read_us
+        return Vitals(
+            is_connected=self._main.is_open and reader.connection.is_open,
+            is_full=self._executor.free <= 0,
+            last_read_age_ms=age_us // 1_000 if reader.last_read_us else None,
+            in_flight=len(self._leases),
+            running=self._executor.running,
+            leases_renewed=self._leases.renewals,
+            leases_lost=self._leases.lost,
+            reconnects=sum(each.reconnects for each in own) + self._leases.reconnects,
+        )
 
     @property
     def running(self) -> int:

@@ -33,8 +33,6 @@ _STALE_S = 1.0
 _IDLE_FOR_ALL_MS = 86_400_000
 # Where the server cannot claim within a read we look for expired leases this often, at most.
 _CLAIM_EVERY_MS = 1_000
-# A read without a limit is one that is asked again and again.
-_ENDLESS_MS = 5_000
 
 
 class Reader(Role):
@@ -193,7 +191,7 @@ class Reader(Role):
     async def _read(self, room: int) -> list[Delivery]:
         config = self._config
         server = self.connection.server or await self.connection.ready()
-        block_ms = config.block_ms or _ENDLESS_MS
+        block_ms = config.longest_read_ms
         claim_ms: int | None = config.claim_min_idle_ms
         if not server.has_claim:
             claimed = await self._claim(room)
