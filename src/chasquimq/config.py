@@ -20,6 +20,9 @@ _ENDLESS_MS = 5_000
 UNIQUE_GRACE_SECS = 3_600
 """How long an id stays taken after its job was due."""
 
+TRACE_TTL_SECS = 7 * 24 * 3_600
+"""How long what a job carries of its trace is kept after it was due, unless it succeeds sooner."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryConfig:

@@ -30,6 +30,7 @@ from chasquimq.engine.producing import Order
 from chasquimq.engine.sender import Sender
 from chasquimq.job import Job
 from chasquimq.recurring import recurring_job, refuse_delay_of_recurring, spec_of
+from chasquimq.tracing import Tracer
 from chasquimq.wire.codec import unpack
 from chasquimq.wire.repeat import RepeatableMeta
 
@@ -57,6 +58,7 @@ class Queue:
         max_payload_bytes: int | None = None,
         events_enabled: bool = True,
         group: str = "default",
+        tracing: Tracer | None = None,
     ) -> None:
         """Name the queue and where it is; `docs/configuration.md` has every argument."""
         config = producer_config(
@@ -72,7 +74,9 @@ class Queue:
             credential_provider=credential_provider,
             reconnect_max_attempts=reconnect_max_attempts,
         )
-        self._sender = Sender(parse_url(redis_url, tls=tls), config, options=options)
+        self._sender = Sender(
+            parse_url(redis_url, tls=tls), config, options=options, tracer=tracing
+        )
         self._group = group
         self._is_closed = False
 

@@ -18,10 +18,12 @@ from chasquimq.engine.admission import Run
 from chasquimq.engine.crew import Crew
 from chasquimq.engine.executor import Handler as EngineHandler
 from chasquimq.engine.threads import Threads
+from chasquimq.engine.traces import Traces
 from chasquimq.errors import ConfigError, DecodeError, UndecodableDataError, UnrecoverableError
 from chasquimq.job import Job
 from chasquimq.metrics import NO_METRICS, MetricsSink
 from chasquimq.monitor import Monitor, Watched
+from chasquimq.tracing import Tracer
 from chasquimq.wire.codec import pack, unpack
 
 log = logging.getLogger("chasquimq.worker")
@@ -70,6 +72,7 @@ class Worker:
         metrics: MetricsSink | None = None,
         metrics_port: int | None = None,
         metrics_host: str = "127.0.0.1",
+        tracing: Tracer | None = None,
     ) -> None:
         """Nothing runs before `run`; `docs/configuration.md` has every argument and default."""
         if not callable(handler):
@@ -114,6 +117,7 @@ class Worker:
             client_name=f"chasquimq-worker-{self._config.consumer_id}",
         )
         self._handler = handler
+        self._tracing = tracing
         self._handle_signals = handle_signals
         self._was_signalled = False
         self._running: asyncio.Task[None] | None = None
@@ -185,13 +189,19 @@ class Worker:
         threads = None
         if not _is_async(self._handler):
             threads = Threads(self._config.concurrency, name=f"job-{self.name}")
-        self._crew = Crew(self._target, self._config, self._adapter(threads), options=self._options)
+        handler, traces = self._adapter(threads), None
+        if self._tracing is not None:
+            traces = Traces(self._tracing, self._config, self._target, self._options)
+            handler = traces.around(handler)
+        self._crew = Crew(self._target, self._config, handler, options=self._options)
         restore = signals.catch(self._on_signal) if self._handle_signals else None
         log.info("worker %s on queue %s at %s, %d at a time", self._config.consumer_id, self.name,
                  self._target.safe_text, self._config.concurrency)  # fmt: skip
         try:
             if self._monitor is not None:
                 self._monitor.start(self._watched())
+            if traces is not None:
+                traces.start()
             await self._crew.run(self._stop)
             log.info("worker %s has stopped", self._config.consumer_id)
         finally:
@@ -199,6 +209,8 @@ class Worker:
                 restore()
             if threads is not None:
                 threads.close()
+            if traces is not None:
+                await traces.end()
             if self._monitor is not None:
                 await self._monitor.end()
 

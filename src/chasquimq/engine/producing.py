@@ -7,16 +7,16 @@ connection.
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
-from chasquimq.broker import delayed, events, results, stream
+from chasquimq.broker import delayed, events, results, stream, traces
 from chasquimq.broker.call import Call, Steps, together
 from chasquimq.broker.delayed import DelayedJob
 from chasquimq.broker.ring import Ring
 from chasquimq.broker.server import ServerInfo
 from chasquimq.broker.stream import Added, Capacity, NewJob, Telling
 from chasquimq.clock import Clock
-from chasquimq.config import UNIQUE_GRACE_SECS, ProducerConfig
+from chasquimq.config import TRACE_TTL_SECS, UNIQUE_GRACE_SECS, ProducerConfig
 from chasquimq.engine.letters import Letters
 from chasquimq.engine.outcomes import JobResult, OutcomeStatus, WaitedJob, conclude
 from chasquimq.engine.repeating import Repeating
@@ -27,6 +27,8 @@ from chasquimq.wire.event import QueueEvent
 from chasquimq.wire.ids import StreamId, ulid, ulid_time_ms, ulids
 from chasquimq.wire.keys import QueueKeys
 from chasquimq.wire.retry import RetryOverride
+
+T = TypeVar("T")
 
 # What "any delay" means: scores of the delayed set are exact up to 2**53 ms.
 _LONGEST_DELAY_SECS = 2**53 // 1_000 // 2
@@ -56,11 +58,20 @@ class Order:
     is_unique: bool = False
     delay_ms: int = 0
     run_at_ms: int | None = None
+    trace: bytes | None = None
+    """What it carries of the trace in which it is added."""
 
     @property
     def is_delayed(self) -> bool:
         """Whether it goes to the delayed set."""
         return self.delay_ms > 0 or self.run_at_ms is not None
+
+    @property
+    def delay_secs(self) -> int:
+        """How long it waits for its time, about."""
+        if self.run_at_ms is not None:
+            return max(0, self.run_at_ms - self.created_at_ms) // 1_000
+        return self.delay_ms // 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +95,8 @@ class Producing:
         self.keys = QueueKeys(config.queue_name)
         self.producer_id = str(uuid.uuid4())
         self.server: ServerInfo | None = None
+        self.is_traced = False
+        """Whether orders may carry traces; set by whoever has a tracer."""
         self._clock = clock
         self._ring = Ring(self.producer_id)
         self.letters = Letters(self.keys)
@@ -162,7 +175,7 @@ class Producing:
             )
         else:
             call = self._add_call(orders, whole=False)
-        added: Added = yield call
+        added: Added = yield self._carrying(orders, call)
         self._note_depth(added)
         return added.count
 
@@ -275,10 +288,20 @@ class Producing:
 
     def _call_for(self, orders: Sequence[Order]) -> Call[Any]:
         if orders[0].is_delayed:
-            return self._later_call(orders)
+            return self._carrying(orders, self._later_call(orders))
         if orders[0].is_unique:
-            return self._unique_call(orders)
-        return self._add_call(orders, whole=True)
+            return self._carrying(orders, self._unique_call(orders))
+        return self._carrying(orders, self._add_call(orders, whole=True))
+
+    def _carrying(self, orders: Sequence[Order], add: Call[T]) -> Call[T]:
+        if not self.is_traced:
+            return add
+        carried = [
+            traces.Carried(order.id, order.trace, TRACE_TTL_SECS + order.delay_secs)
+            for order in orders
+            if order.trace is not None
+        ]
+        return traces.carrying(self.keys, carried, add)
 
     def _codes(self, answer: Added | str, wanted: int) -> str:
         """One character an order, as the scripts for unique and delayed jobs give it."""

@@ -39,7 +39,7 @@ class QueueKeys:
     The attributes are the keys that exist once per queue. The methods give the keys that exist once
     per job, spec or producer; ids may be `str` or `bytes` and are used as they are.
 
-    `wake`, `outcome` and `sent` are our own; all others are shared with the reference engine.
+    `wake`, `outcome`, `sent` and `trace` are our own; all others are the reference engine's too.
     """
 
     name: str
@@ -98,6 +98,10 @@ class QueueKeys:
     def sent(self, producer_id: str | bytes) -> bytes:
         """What a producer has sent, so that a repeated request is recognised (ours)."""
         return self.tag + b":sent:" + _as_bytes(producer_id)
+
+    def trace(self, job_id: str | bytes) -> bytes:
+        """What a job carries of the trace in which it was added (ours)."""
+        return self.tag + b":trace:" + _as_bytes(job_id)
 
 
 def validate_queue_name(name: str) -> str:

@@ -248,8 +248,9 @@ except ModuleNotFoundError as error:
             "import chasquimq; chasquimq.Worker('q', lambda job: None, metrics_port=0)",
             "metrics",
         ),
+        ("opentelemetry", "import chasquimq.opentelemetry", "otel"),
     ],
-    ids=["the sink", "a worker with a port"],
+    ids=["the sink", "a worker with a port", "tracing"],
 )
 def test_a_missing_library_is_named_with_what_to_install(library, use, extra):
     done = subprocess.run(
