@@ -27,6 +27,8 @@ class Standing:
     """A last read older than this means that the worker does not read."""
     is_stopping: bool = False
     is_paused: bool = False
+    is_held: bool = False
+    """A rate limit keeps it from reading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +51,12 @@ def health(standing: Standing) -> Answer:
 
 
 def readiness(standing: Standing) -> Answer:
-    """Whether the worker is consuming, or would if it were not paused or full."""
+    """Whether the worker is consuming, or would if it were not paused, held or full."""
     why = _hindrance(standing)
     if why is not None:
         return _answer(standing, UNAVAILABLE, "not ready", why)
-    if standing.is_paused:
-        return _answer(standing, OK, "paused", None)
-    return _answer(standing, OK, "ready", None)
+    word = "paused" if standing.is_paused else "held" if standing.is_held else "ready"
+    return _answer(standing, OK, word, None)
 
 
 def _hindrance(standing: Standing) -> str | None:
@@ -65,7 +66,7 @@ def _hindrance(standing: Standing) -> str | None:
         return "the worker is stopping"
     if standing.vitals is None:
         return _NOT_BEGUN
-    holds_back = standing.is_paused or standing.vitals.is_full
+    holds_back = standing.is_paused or standing.is_held or standing.vitals.is_full
     return _lack(standing.vitals, None if holds_back else standing.read_bound_ms)
 
 

@@ -80,6 +80,13 @@ class DlqRouted:
 
 
 @dataclass(frozen=True, slots=True)
+class RateLimited:
+    """The rate limit began to keep a reader from reading; the first token is `wait_ms` away."""
+
+    wait_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerPulse:
     """How a worker stands, about once a second and once more, with zeros, when it has stopped.
 
@@ -113,7 +120,8 @@ class Reconnected:
 class QueueDepths:
     """How many jobs a queue holds, and how long the oldest that waits has waited.
 
-    Reported only by a worker that serves metrics, to its own sink, whenever it is scraped.
+    Reported only by a worker that serves metrics, to the `PrometheusSink` it serves, when that is
+    scraped.
     """
 
     waiting: int
@@ -152,6 +160,10 @@ class MetricsSink(Protocol):
 
     def dlq_routed(self, dlq: DlqRouted) -> None:
         """Take note of a dead letter."""
+        return
+
+    def rate_limited(self, limited: RateLimited) -> None:
+        """Take note of a throttle."""
         return
 
     def worker_pulse(self, pulse: WorkerPulse) -> None:
@@ -215,6 +227,10 @@ class CompositeSink(MetricsSink):
     def dlq_routed(self, dlq: DlqRouted) -> None:
         """Hand on a dead letter."""
         self._hand_on("dlq_routed", dlq)
+
+    def rate_limited(self, limited: RateLimited) -> None:
+        """Hand on a throttle."""
+        self._hand_on("rate_limited", limited)
 
     def worker_pulse(self, pulse: WorkerPulse) -> None:
         """Hand on how a worker stands."""

@@ -10,6 +10,7 @@ import json
 import logging
 import socket
 import socketserver
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -49,6 +50,8 @@ class Watched:
     vitals: Callable[[], Vitals | None]
     is_stopping: Callable[[], bool]
     is_paused: Callable[[], bool] = bool
+    is_held: Callable[[], bool] = bool
+    """Whether a rate limit keeps it from reading."""
 
 
 class Monitor:
@@ -146,6 +149,7 @@ class Monitor:
             read_bound_ms=config.longest_read_ms + READ_GRACE_MS,
             is_stopping=watched.is_stopping(),
             is_paused=watched.is_paused(),
+            is_held=watched.is_held(),
         )
 
     def _loop_lag_ms(self) -> int | None:
@@ -172,6 +176,10 @@ class _Server(ThreadingHTTPServer):
         """Bind, without the look into the DNS that the base class takes for a name nobody uses."""
         socketserver.TCPServer.server_bind(self)
 
+    def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002
+        """A client that hangs up early is not worth the traceback that the base class prints."""
+        log.debug("a client hung up: %r", sys.exception())
+
     def end(self) -> None:
         """Stop serving and free the port."""
         self.shutdown()
@@ -185,8 +193,17 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = _CLIENT_PATIENCE_S
 
     def do_GET(self) -> None:
-        """Answer one of three questions."""
-        path = self.path.partition("?")[0]
+        """Answer one of three questions; a collector of the user's that fails is a 500."""
+        try:
+            self._answer(self.path.partition("?")[0])
+        except OSError:
+            raise  # the client is gone
+        except Exception as error:
+            log.exception("%s could not be answered", self.path)
+            body: dict[str, object] = {"status": "error", "why": f"{type(error).__name__}: {error}"}
+            self._tell(Answer(HTTPStatus.INTERNAL_SERVER_ERROR, body))
+
+    def _answer(self, path: str) -> None:
         monitor = self.server.monitor
         match path:
             case "/metrics":

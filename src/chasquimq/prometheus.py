@@ -20,6 +20,7 @@ from chasquimq.metrics import (
     MetricsSink,
     PromoterTick,
     QueueDepths,
+    RateLimited,
     ReaderBatch,
     Reconnected,
     RetryScheduled,
@@ -56,6 +57,8 @@ DURATION_BUCKETS_S = (
 # Doubling, as the default curve of delays does, from its start at 100 ms to its cap of 30 s; then
 # what jobs with a backoff of their own may ask for.
 BACKOFF_BUCKETS_S = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 30, 60, 300, 3_600)
+# The first token of a limit: from those of many a second to those of a few an hour.
+LIMIT_BUCKETS_S = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 3_600)
 # A read brings at most the free slots and what is read ahead: 164 by default.
 BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
@@ -116,6 +119,10 @@ class Families:
             "retry_backoff_seconds", "Delay before a repeated run", BACKOFF_BUCKETS_S, "name"
         )
         self.dead = counter("dlq_routed_total", "Jobs that became dead letters", "reason", "name")
+        self.limited = counter("rate_limited_total", "Times the rate limit began to hold reads up")
+        self.limit_wait = histogram(
+            "rate_limit_wait_seconds", "How far the first token was away then", LIMIT_BUCKETS_S
+        )
 
     def _make_ours(self) -> None:
         """What a person on call asks next."""
@@ -259,6 +266,11 @@ class PrometheusSink(MetricsSink):
     def dlq_routed(self, dlq: DlqRouted) -> None:
         """Count a dead letter."""
         self._families.dead.labels(self.queue, str(dlq.reason), self._label(dlq.name)).inc()
+
+    def rate_limited(self, limited: RateLimited) -> None:
+        """Count a throttle and note how long it begins with."""
+        self._families.limited.labels(self.queue).inc()
+        self._families.limit_wait.labels(self.queue).observe(limited.wait_ms / 1_000)
 
     def worker_pulse(self, pulse: WorkerPulse) -> None:
         """Note how a worker stands; of several that share this sink, the sum and the worst."""

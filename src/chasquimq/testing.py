@@ -24,6 +24,7 @@ from chasquimq.metrics import (
     MetricsSink,
     PromoterTick,
     QueueDepths,
+    RateLimited,
     ReaderBatch,
     Reconnected,
     RetryScheduled,
@@ -112,6 +113,10 @@ class RecordingSink(MetricsSink):
     def dlq_routed(self, dlq: DlqRouted) -> None:
         """Record a dead letter."""
         self._record(dlq)
+
+    def rate_limited(self, limited: RateLimited) -> None:
+        """Record a throttle."""
+        self._record(limited)
 
     def worker_pulse(self, pulse: WorkerPulse) -> None:
         """Record how a worker stands."""

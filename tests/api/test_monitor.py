@@ -10,6 +10,7 @@ import urllib.request
 from contextlib import asynccontextmanager
 
 import pytest
+from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from chasquimq import ConfigError, UnrecoverableError, Worker
@@ -299,6 +300,38 @@ async def test_other_paths_are_not_found_and_a_head_has_no_body(make):
         status, text = await get(worker, "/")
         assert (status, json.loads(text)["paths"]) == (404, ["/metrics", "/healthz", "/readyz"])
         assert await get(worker, "/healthz", method="HEAD") == (200, "")
+
+
+async def test_a_collector_of_the_users_that_fails_is_an_error_of_one_scrape(make, queue_name):
+    class Moody:
+        is_bad = True
+
+        def collect(self):
+            if self.is_bad:
+                raise RuntimeError
+            return []
+
+    registry, moody = CollectorRegistry(auto_describe=False), Moody()
+    registry.register(moody)
+    sink = PrometheusSink(queue_name, registry=registry)
+    async with served(make(nothing, metrics=sink)) as worker:
+        status, text = await get(worker, "/metrics")
+        assert (status, json.loads(text)["why"]) == (500, "RuntimeError: ")
+        moody.is_bad = False
+        assert await scrape(worker)
+
+
+async def test_a_client_that_says_nothing_or_hangs_up_does_not_keep_others_waiting(make, capfd):
+    async with served(make(nothing)) as worker:
+        with (
+            socket.create_connection(worker.metrics_address),
+            socket.create_connection(worker.metrics_address) as rude,
+        ):
+            rude.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            rude.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            rude.close()
+            assert (await get(worker, "/healthz"))[0] == 200
+    assert capfd.readouterr().err == ""
 
 
 async def test_a_sink_of_the_users_own_is_told_as_well(make, queue):

@@ -15,6 +15,7 @@ from chasquimq.metrics import (
     NoopSink,
     PromoterTick,
     QueueDepths,
+    RateLimited,
     ReaderBatch,
     Reconnected,
     RetryScheduled,
@@ -82,6 +83,10 @@ class RecordingSink(NoopSink):
     def dlq_routed(self, dlq: DlqRouted) -> None:
         """Take note of a dead letter."""
         self._note(dlq)
+
+    def rate_limited(self, limited: RateLimited) -> None:
+        """Take note of a throttle."""
+        self._note(limited)
 
     def worker_pulse(self, pulse: WorkerPulse) -> None:
         """Take note of how a worker stands."""

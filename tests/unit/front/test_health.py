@@ -52,8 +52,9 @@ def test_a_worker_that_does_not_consume_is_not_ready_and_says_why(standing, why)
         (seen(last_read_age_ms=99_999, is_full=True), "ready"),
         (replace(seen(last_read_age_ms=99_999), is_paused=True), "paused"),
         (replace(seen(last_read_age_ms=None), is_paused=True), "paused"),
+        (replace(seen(last_read_age_ms=99_999), is_held=True), "held"),
     ],
-    ids=["reading", "at the bound", "all slots busy", "paused", "paused from the start"],
+    ids=["reading", "at the bound", "all slots busy", "paused", "paused from the start", "held"],
 )
 def test_a_worker_that_reads_or_holds_back_on_purpose_is_ready(standing, word):
     answer = readiness(standing)

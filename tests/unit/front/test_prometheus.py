@@ -17,6 +17,7 @@ from chasquimq.metrics import (
     LockOutcome,
     PromoterTick,
     QueueDepths,
+    RateLimited,
     ReaderBatch,
     Reconnected,
     RetryScheduled,
@@ -39,6 +40,8 @@ DOCUMENTED = {
     "chasquimq_retries_scheduled_total": ("counter", {"name"}),
     "chasquimq_retry_backoff_seconds": ("histogram", {"name"}),
     "chasquimq_dlq_routed_total": ("counter", {"reason", "name"}),
+    "chasquimq_rate_limited_total": ("counter", set()),
+    "chasquimq_rate_limit_wait_seconds": ("histogram", set()),
 }
 
 
@@ -66,6 +69,7 @@ def tell_everything(sink):
     sink.job_outcome(ran(kind=JobOutcomeKind.PANIC))
     sink.retry_scheduled(RetryScheduled(2, 1_500, "mail"))
     sink.dlq_routed(DlqRouted(DlqReason.RETRIES_EXHAUSTED, 3, "mail"))
+    sink.rate_limited(RateLimited(250))
     sink.worker_pulse(WorkerPulse("c-1", 4, 3, 1_700_000_000_500))
     sink.leases_renewed(LeasesRenewed(6, 1))
     sink.reconnected(Reconnected(2))
@@ -124,6 +128,8 @@ def test_every_report_arrives_in_the_documented_unit(sink, registry):
         "retries": value(registry, "retries_scheduled_total", name="mail"),
         "backoff s": value(registry, "retry_backoff_seconds_sum", name="mail"),
         "dead": value(registry, "dlq_routed_total", reason="retries_exhausted", name="mail"),
+        "limited": value(registry, "rate_limited_total"),
+        "limited s": value(registry, "rate_limit_wait_seconds_sum"),
         "in flight": value(registry, "jobs_in_flight"),
         "running": value(registry, "handlers_running"),
         "read at": value(registry, "consumer_last_read_timestamp_seconds"),
@@ -149,6 +155,8 @@ def test_every_report_arrives_in_the_documented_unit(sink, registry):
         "retries": 1,
         "backoff s": 1.5,
         "dead": 1,
+        "limited": 1,
+        "limited s": 0.25,
         "in flight": 4,
         "running": 3,
         "read at": 1_700_000_000.5,
