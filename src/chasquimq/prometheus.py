@@ -7,6 +7,7 @@ several sinks of one queue. Counters begin at zero with the process, as Promethe
 """
 
 import logging
+import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -75,9 +76,9 @@ class Families:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         """Register all of them, so that they are scraped even before anything happens."""
-        self._registry = registry
-        self._make_documented()
-        self._make_ours()
+        making = _Making(registry)
+        self._make_documented(making)
+        self._make_ours(making)
         # The last pulse of each worker, by queue: a gauge is one number for all of them.
         self.pulses: dict[str, dict[str, WorkerPulse]] = {}
 
@@ -85,9 +86,9 @@ class Families:
         """All of them."""
         return (each for each in vars(self).values() if isinstance(each, MetricWrapperBase))
 
-    def _make_documented(self) -> None:
+    def _make_documented(self, making: "_Making") -> None:
         """Those of the documented engine."""
-        counter, gauge, histogram = self._counter, self._gauge, self._histogram
+        counter, gauge, histogram = making.counter, making.gauge, making.histogram
         self.promoted = counter("promoter_promoted_total", "Delayed jobs moved to the stream")
         self.delayed_depth = gauge("delayed_zset_depth", "Delayed jobs, at the last promotion")
         self.delayed_lag_ms = gauge(
@@ -124,9 +125,9 @@ class Families:
             "rate_limit_wait_seconds", "How far the first token was away then", LIMIT_BUCKETS_S
         )
 
-    def _make_ours(self) -> None:
+    def _make_ours(self, making: "_Making") -> None:
         """What a person on call asks next."""
-        counter, gauge = self._counter, self._gauge
+        counter, gauge = making.counter, making.gauge
         self.depth = gauge("queue_depth", "Jobs by state: waiting, active, delayed, dead", "state")
         self.lag = gauge("queue_lag_seconds", "Age of the oldest job that waits")
         self.in_flight = gauge("jobs_in_flight", "Deliveries this process has not settled")
@@ -138,27 +139,35 @@ class Families:
         self.lost = counter("leases_lost_total", "Leases lost to another worker")
         self.reconnects = counter("reconnects_total", "Connections that came back")
 
-    def _counter(self, name: str, means: str, *labels: str) -> Counter:
+
+class _Making:
+    """Makes metrics for one registry, all of them with our prefix and the label `queue`."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def counter(self, name: str, means: str, *labels: str) -> Counter:
         return Counter(_PREFIX + name, means, ("queue", *labels), registry=self._registry)
 
-    def _gauge(self, name: str, means: str, *labels: str) -> Gauge:
+    def gauge(self, name: str, means: str, *labels: str) -> Gauge:
         return Gauge(_PREFIX + name, means, ("queue", *labels), registry=self._registry)
 
-    def _histogram(
-        self, name: str, means: str, buckets: Sequence[float], *labels: str
-    ) -> Histogram:
+    def histogram(self, name: str, means: str, buckets: Sequence[float], *labels: str) -> Histogram:
         labelled = ("queue", *labels)
         return Histogram(_PREFIX + name, means, labelled, registry=self._registry, buckets=buckets)
 
 
+# Weak, so that a registry that nobody has any more goes with its metrics.
 _families: "weakref.WeakKeyDictionary[CollectorRegistry, Families]" = weakref.WeakKeyDictionary()
+_making = threading.Lock()
 
 
 def families(registry: CollectorRegistry) -> Families:
     """The metrics of a registry, made when they are first asked for."""
-    if registry not in _families:
-        _families[registry] = Families(registry)
-    return _families[registry]
+    with _making:
+        if registry not in _families:
+            _families[registry] = Families(registry)
+        return _families[registry]
 
 
 def own_registry() -> CollectorRegistry:

@@ -76,6 +76,12 @@ async def nothing(job):
     return None
 
 
+def a_worker(queue_name, server, **options):
+    """A worker that does nothing, soon and in the open."""
+    usual = {"handle_signals": False, "read_block_ms": 100, "metrics_port": 0}
+    return Worker(queue_name, nothing, redis_url=server.url, **usual | options)
+
+
 async def test_a_scrape_tells_what_the_worker_did(make, queue, queue_name):
     async def handler(job):
         if job.name == "bad":
@@ -187,16 +193,7 @@ async def test_a_server_that_dies_makes_the_worker_not_ready_until_it_is_back(
     start_server, queue_name
 ):
     server = start_server()
-    sink = RecordingSink()
-    worker = Worker(
-        queue_name,
-        nothing,
-        redis_url=server.url,
-        handle_signals=False,
-        read_block_ms=100,
-        metrics=sink,
-        metrics_port=0,
-    )
+    worker = a_worker(queue_name, server, metrics=RecordingSink())
     async with served(worker):
         server.kill()
         body = await eventually(lambda: says(worker, "/readyz", 503))
@@ -218,14 +215,7 @@ async def test_a_server_that_stands_still_makes_the_worker_not_ready_and_hangs_n
     start_server, queue_name
 ):
     server = start_server()
-    worker = Worker(
-        queue_name,
-        nothing,
-        redis_url=server.url,
-        handle_signals=False,
-        read_block_ms=100,
-        metrics_port=0,
-    )
+    worker = a_worker(queue_name, server)
     async with served(worker):
         server.pause()
         try:
@@ -366,14 +356,7 @@ async def _completed(worker, queue_name):
 async def test_two_workers_of_one_process_each_have_a_port_and_metrics_of_their_own(
     make, server, queue_name
 ):
-    other = Worker(
-        f"{queue_name}-other",
-        nothing,
-        redis_url=server.url,
-        handle_signals=False,
-        read_block_ms=100,
-        metrics_port=0,
-    )
+    other = a_worker(f"{queue_name}-other", server)
     async with served(make(nothing)) as one, served(other):
         assert one.metrics_address != other.metrics_address
         labels = [dict(key[1:]) for key in await scrape(one)]
@@ -382,14 +365,7 @@ async def test_two_workers_of_one_process_each_have_a_port_and_metrics_of_their_
 
 def test_the_probe_answers_a_thread_without_an_event_loop(server, queue_name):
     """As a supervisor does: a worker in a thread, asked from outside."""
-    worker = Worker(
-        queue_name,
-        nothing,
-        redis_url=server.url,
-        handle_signals=False,
-        read_block_ms=100,
-        metrics_port=0,
-    )
+    worker = a_worker(queue_name, server)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_until_complete, args=(worker.run(),))
     thread.start()

@@ -1,8 +1,10 @@
 """`PrometheusSink`: names, types, labels and units, through the library's own text and parser."""
 
+import gc
 import logging
 import subprocess
 import sys
+import weakref
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -188,6 +190,15 @@ def test_workers_of_one_queue_are_added_up_and_one_that_stopped_does_not_count(s
     sink.worker_pulse(WorkerPulse("c-2", 0, 0, None))
     assert value(registry, "jobs_in_flight") == 4
     assert value(registry, "consumer_last_read_timestamp_seconds") == 5
+
+
+def test_a_registry_that_nobody_has_any_more_goes_with_its_metrics():
+    registry = CollectorRegistry()
+    PrometheusSink("emails", registry=registry).job_outcome(ran())
+    seen = weakref.ref(registry)
+    del registry
+    gc.collect()
+    assert seen() is None
 
 
 def test_names_beyond_the_limit_are_counted_together_and_that_is_said_once(registry, caplog):
