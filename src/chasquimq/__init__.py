@@ -4,10 +4,13 @@ import logging
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as _package_version
 
+from chasquimq.answers import JobsPage
 from chasquimq.arguments import BackoffLike, DelayMsLike, MissedFiresLike, RepeatLike
+from chasquimq.broker.browse import JobLogs
 from chasquimq.broker.inspect import Counts, JobState
 from chasquimq.broker.options import CredentialProvider
 from chasquimq.config import RetryConfig
+from chasquimq.engine import Consumer, Producer, Scheduler
 from chasquimq.engine.outcomes import JobResult, OutcomeStatus
 from chasquimq.errors import (
     ChasquiError,
@@ -16,9 +19,11 @@ from chasquimq.errors import (
     DecodeError,
     DlqReason,
     EncodeError,
+    HandlerError,
     JobFailedError,
     NotSupportedError,
     OutcomeUnknownError,
+    QueueBusyError,
     QueueFullError,
     RedisError,
     ServerReplyError,
@@ -28,7 +33,9 @@ from chasquimq.errors import (
     WaitForResultTimeoutError,
 )
 from chasquimq.events import QueueEvents
+from chasquimq.flows import FlowProducer
 from chasquimq.job import Job
+from chasquimq.payloads import decode_payload, encode_payload
 from chasquimq.queue import Queue
 from chasquimq.recurring import describe, next_fires
 from chasquimq.sync_queue import SyncQueue
@@ -51,11 +58,16 @@ __all__ = [
     "Handler",
     "RetryConfig",
     "BackoffSpec",
+    "FlowProducer",
+    "encode_payload",
+    "decode_payload",
     # Watching them
     "QueueEvents",
     "QueueEvent",
     "Counts",
     "JobState",
+    "JobsPage",
+    "JobLogs",
     "JobResult",
     "OutcomeStatus",
     "DlqReason",
@@ -65,6 +77,10 @@ __all__ = [
     "MissedFiresPolicy",
     "next_fires",
     "describe",
+    # The engine's own classes: `chasquimq.engine` has the rest
+    "Producer",
+    "Consumer",
+    "Scheduler",
     # What arguments may be
     "DelayMsLike",
     "BackoffLike",
@@ -83,7 +99,9 @@ __all__ = [
     "ConfigError",
     "ShutdownError",
     "QueueFullError",
+    "QueueBusyError",
     "UnrecoverableError",
+    "HandlerError",
     "JobFailedError",
     "WaitForResultTimeoutError",
     "NotSupportedError",

@@ -1,10 +1,11 @@
 """Turns the friendly arguments of the front door into one engine `Wish`, or says what is wrong."""
 
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
+from chasquimq import given
 from chasquimq.config import ProducerConfig
 from chasquimq.engine.producing import Wish
 from chasquimq.errors import DecodeError, DlqReason, NotSupportedError
@@ -19,12 +20,59 @@ BackoffLike: TypeAlias = int | BackoffSpec | dict[str, Any]
 RepeatLike: TypeAlias = RepeatPattern | dict[str, Any]
 MissedFiresLike: TypeAlias = MissedFiresPolicy | dict[str, Any]
 
-_MS = timedelta(milliseconds=1)
-_EPOCH = datetime.fromtimestamp(0, UTC)
-
 BULK_KEYS = frozenset(
     {"name", "data", "delay_ms", "delay", "attempts", "backoff", "job_id", "repeat"}
 )
+DEFAULT_KEYS = frozenset({"delay_ms", "delay", "attempts", "backoff"})
+
+_NO_FLOWS = "jobs have no parents and children here: add the next job from the handler before it"
+_NO_ORDER = "a queue is first in, first out: give what is urgent a queue of its own"
+# Options of other bindings that change what a job means: better refused than ignored.
+_NOT_SUPPORTED = {
+    "parent": _NO_FLOWS,
+    "children": _NO_FLOWS,
+    "priority": _NO_ORDER,
+    "lifo": _NO_ORDER,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class JobDefaults:
+    """What jobs take of a queue when their own call says nothing."""
+
+    attempts: int | None = None
+    backoff: BackoffLike | None = None
+    delay_ms: DelayMsLike | None = None
+    delay: timedelta | None = None
+
+
+NO_DEFAULTS = JobDefaults()
+
+
+def job_defaults(options: Mapping[str, Any] | None) -> JobDefaults:
+    """The defaults in `default_job_options`; what cannot work is refused when the queue is made."""
+    if not options:
+        return NO_DEFAULTS
+    if not isinstance(options, Mapping):
+        msg = f"default_job_options must be a dict, got {type(options).__name__}"
+        raise TypeError(msg)
+    _refuse_unsupported("default_job_options", options)
+    unknown = options.keys() - DEFAULT_KEYS
+    if unknown:
+        known = ", ".join(sorted(DEFAULT_KEYS))
+        msg = f"default_job_options has unknown keys {sorted(unknown)}: use {known}"
+        raise ValueError(msg)
+    defaults = JobDefaults(**options)
+    retry_of(defaults.attempts, defaults.backoff)
+    delay_of(defaults.delay_ms, defaults.delay)
+    return defaults
+
+
+def _refuse_unsupported(label: str, options: Mapping[str, Any]) -> None:
+    for key, remedy in _NOT_SUPPORTED.items():
+        if key in options:
+            msg = f"{label} has {key!r}, which this library does not have: {remedy}"
+            raise NotSupportedError(msg)
 
 
 def wish(  # noqa: PLR0913 -- the documented arguments of `Queue.add`
@@ -38,8 +86,14 @@ def wish(  # noqa: PLR0913 -- the documented arguments of `Queue.add`
     job_id: str | None = None,
     repeat: RepeatLike | None = None,
     missed_fires: MissedFiresLike | None = None,
+    defaults: JobDefaults = NO_DEFAULTS,
 ) -> Wish:
     """Check everything a caller can get wrong; nothing has been sent when this raises."""
+    if defaults is not NO_DEFAULTS:
+        attempts = defaults.attempts if attempts is None else attempts
+        backoff = defaults.backoff if backoff is None else backoff
+        if delay_ms is None and delay is None:
+            delay_ms, delay = defaults.delay_ms, defaults.delay
     if repeat is not None:
         msg = "a recurring job cannot be part of a bulk: add it with add(..., repeat=...)"
         raise NotSupportedError(msg)
@@ -60,11 +114,7 @@ def wish(  # noqa: PLR0913 -- the documented arguments of `Queue.add`
 
 def checked_name(name: str) -> str:
     """A job's name: text that UTF-8 can carry, perhaps empty."""
-    if not isinstance(name, str):
-        msg = f"name must be a str, got {type(name).__name__}: pass the job's name as text"
-        raise TypeError(msg)
-    _check_utf8("name", name)
-    return name
+    return given.text("name", name)
 
 
 def producer_config(name: str, **given: Any) -> ProducerConfig:  # noqa: ANN401 -- checked there
@@ -73,15 +123,17 @@ def producer_config(name: str, **given: Any) -> ProducerConfig:  # noqa: ANN401 
     return ProducerConfig(queue_name=name, **chosen)
 
 
-def checked_limit(limit: int) -> int:
-    """How many dead letters to look at: a whole number, 0 or more."""
-    if isinstance(limit, bool) or not isinstance(limit, int):
-        msg = f"limit must be a whole number, got {limit!r}"
-        raise TypeError(msg)
-    if limit < 0:
-        msg = f"limit must be 0 or more, got {limit}"
+def checked_limit(limit: int, name: str = "limit", least: int = 0) -> int:
+    """How many to look at, at most: a whole number, `least` or more."""
+    return given.count(name, limit, least)
+
+
+def checked_state(state: str, known: Sequence[str], remedy: str = "") -> str:
+    """A state that means something here."""
+    if state not in known:
+        msg = f"state {state!r} is none of {', '.join(known)}{remedy}"
         raise ValueError(msg)
-    return limit
+    return state
 
 
 def checked_wait(timeout: float, poll_interval: float) -> None:
@@ -125,13 +177,14 @@ def _job_id(letter: DeadLetter) -> str | None:
         return None
 
 
-def bulk_wish(position: int, entry: Mapping[str, Any]) -> Wish:
+def bulk_wish(position: int, entry: Mapping[str, Any], defaults: JobDefaults = NO_DEFAULTS) -> Wish:
     """A `Wish` from one dict of `add_bulk`; an error names the position."""
     if not isinstance(entry, Mapping):
         msg = f"jobs[{position}] must be a dict, got {type(entry).__name__}"
         raise TypeError(msg)
     unknown = entry.keys() - BULK_KEYS
     if unknown:
+        _refuse_unsupported(f"jobs[{position}]", entry)
         known = ", ".join(sorted(BULK_KEYS - {"repeat"}))
         msg = f"jobs[{position}] has unknown keys {sorted(unknown)}: use {known}"
         raise ValueError(msg)
@@ -140,7 +193,7 @@ def bulk_wish(position: int, entry: Mapping[str, Any]) -> Wish:
         msg = f"jobs[{position}] lacks {', '.join(sorted(missing))}"
         raise ValueError(msg)
     try:
-        return wish(**entry)
+        return wish(**entry, defaults=defaults)
     except (TypeError, ValueError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         msg = f"jobs[{position}]: {error}"
@@ -151,12 +204,12 @@ def checked_job_id(job_id: str | None) -> str | None:
     """An id a caller may choose: text that is not blank."""
     if job_id is None:
         return None
-    return _text_id(job_id, "leave it out for a generated one")
+    return given.text_id("job_id", job_id, "leave it out for a generated one")
 
 
 def required_job_id(job_id: str) -> str:
     """An id that may not be left out."""
-    return _text_id(job_id, "pass the id of a job")
+    return given.text_id("job_id", job_id, "pass the id of a job")
 
 
 def required_job_ids(job_ids: Sequence[str]) -> list[str]:
@@ -165,22 +218,6 @@ def required_job_ids(job_ids: Sequence[str]) -> list[str]:
         msg = f"job_ids must be a list of ids, got {job_ids!r}: put it in a list"
         raise TypeError(msg)
     return [required_job_id(job_id) for job_id in job_ids]
-
-
-def _text_id(job_id: object, remedy: str) -> str:
-    if not isinstance(job_id, str) or not job_id.strip():
-        msg = f"job_id must be non-blank text, got {job_id!r}: {remedy}"
-        raise ValueError(msg)
-    _check_utf8("job_id", job_id)
-    return job_id
-
-
-def _check_utf8(label: str, text: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        msg = f"{label} has a lone surrogate, not valid UTF-8: remove it"
-        raise ValueError(msg) from None
 
 
 def delay_of(delay_ms: DelayMsLike | None, delay: timedelta | None) -> tuple[int, int | None]:
@@ -192,25 +229,16 @@ def delay_of(delay_ms: DelayMsLike | None, delay: timedelta | None) -> tuple[int
         if not isinstance(delay, timedelta):
             msg = f"delay must be a timedelta, got {type(delay).__name__}: use delay_ms for numbers"
             raise TypeError(msg)
-        # Not by way of `total_seconds`, a float: 1.001 s would become 1000 ms.
-        return _positive_ms("delay", delay // _MS), None
+        return given.duration_ms("delay", delay), None
     if delay_ms is None:
         return 0, None
     if isinstance(delay_ms, datetime):
-        moment = delay_ms if delay_ms.tzinfo else delay_ms.replace(tzinfo=UTC)
-        return 0, max(0, (moment - _EPOCH) // _MS)
+        return 0, given.instant_ms("delay_ms", delay_ms)
     if isinstance(delay_ms, bool) or not isinstance(delay_ms, int | float):
         kind = type(delay_ms).__name__
         msg = f"delay_ms must be a number of milliseconds or a datetime, got {kind}"
         raise TypeError(msg)
-    return _positive_ms("delay_ms", delay_ms), None
-
-
-def _positive_ms(name: str, value: float) -> int:
-    if value < 0 or (isinstance(value, float) and not math.isfinite(value)):
-        msg = f"{name} must be a finite number, 0 or more; got {value!r}"
-        raise ValueError(msg)
-    return int(value)
+    return given.duration_ms("delay_ms", delay_ms), None
 
 
 def retry_of(attempts: int | None, backoff: BackoffLike | None) -> RetryOverride | None:

@@ -1,15 +1,18 @@
 """Frozen config values: each field's meaning, default and rule, written once.
 
 Field names and defaults are those of the documented engine. What is ours is marked as such. A value
-that cannot work is a `ConfigError` when the config is made, before anything is connected.
+that cannot work is a `ConfigError` when the config is made, before anything is connected. A
+duration may be given as a `timedelta`; it is kept in the unit that its name ends in.
 """
 
 import math
 import uuid
 from dataclasses import dataclass, field, fields
+from datetime import timedelta
 from typing import Literal, TypeAlias
 
 from chasquimq.errors import ConfigError
+from chasquimq.given import Duration, in_unit_of
 from chasquimq.metrics import NO_METRICS, MetricsSink
 
 Overflow: TypeAlias = Literal["reject", "wait", "trim"]
@@ -28,13 +31,13 @@ TRACE_TTL_SECS = 7 * 24 * 3_600
 class RetryConfig:
     """The queue-wide curve of delays between attempts; a job's own rules go before it."""
 
-    initial_backoff_ms: int = 100
+    initial_backoff_ms: Duration[int] = Duration(100)
     """Delay after the first failure."""
-    max_backoff_ms: int = 30_000
+    max_backoff_ms: Duration[int] = Duration(30_000)
     """No delay is longer."""
     multiplier: float = 2.0
     """Growth from one failure to the next."""
-    jitter_ms: int = 100
+    jitter_ms: Duration[int] = Duration(100)
     """Random part, between minus and plus this much."""
 
     def __post_init__(self) -> None:
@@ -54,11 +57,11 @@ class ProducerConfig:
     """Accepted for compatibility. One pipelined connection serves any number of callers."""
     max_stream_len: int = 1_000_000
     """How many jobs may wait or be in flight; `overflow` says what happens beyond."""
-    max_delay_secs: int = 30 * 24 * 3_600
+    max_delay_secs: Duration[int] = Duration(30 * 24 * 3_600)
     """The longest delay that is accepted; 0 accepts any."""
     overflow: Overflow = "reject"
     """Ours. At the limit: `reject` the add, `wait` for room, or `trim` the oldest jobs away."""
-    overflow_timeout_ms: int = 30_000
+    overflow_timeout_ms: Duration[int] = Duration(30_000)
     """Ours. How long `wait` waits."""
     max_payload_bytes: int = 1_048_576
     """Ours. Larger jobs are refused when added, where the caller can see it."""
@@ -86,13 +89,13 @@ class SchedulerConfig:
 
     queue_name: str = "default"
     """Which queue."""
-    tick_interval_ms: int = 1_000
+    tick_interval_ms: Duration[int] = Duration(1_000)
     """The longest sleep; a window that comes sooner ends it."""
     batch: int = 256
     """Specs looked at in one step, at most."""
     max_stream_len: int = 1_000_000
     """Firing pauses while the stream holds this many; windows are then late, not lost."""
-    lock_ttl_secs: int = 5
+    lock_ttl_secs: Duration[int] = Duration(5)
     """How long a silent leader keeps the lock."""
     holder_id: str = field(default_factory=lambda: f"s-{uuid.uuid4()}")
     """This scheduler's token, unique among live ones."""
@@ -124,9 +127,9 @@ class ConsumerConfig:
     """This worker's name in the group, unique among live workers."""
     batch: int = 64
     """Most entries asked for in one read beyond the free slots."""
-    block_ms: int = 5_000
+    block_ms: Duration[int] = Duration(5_000)
     """How long a read waits for a job."""
-    claim_min_idle_ms: int = 30_000
+    claim_min_idle_ms: Duration[int] = Duration(30_000)
     """The lease: how long a delivery may be silent before another worker takes it over."""
     concurrency: int = 100
     """Handlers that run at the same time."""
@@ -134,9 +137,9 @@ class ConsumerConfig:
     """Runs a job may have in all, unless it brings its own number."""
     ack_batch: int = 256
     """Acknowledgements that are flushed together, at most."""
-    ack_idle_ms: int = 5
+    ack_idle_ms: Duration[int] = Duration(5)
     """Accepted for compatibility: acknowledgements leave at once, together with this turn's."""
-    shutdown_deadline_secs: float = 30.0
+    shutdown_deadline_secs: Duration[float] = Duration(30.0)
     """How long a stop waits for running handlers."""
     max_payload_bytes: int = 1_048_576
     """Larger entries go to the DLQ unrun."""
@@ -150,13 +153,13 @@ class ConsumerConfig:
     """Retries on their way at the same time, at most."""
     delayed_enabled: bool = True
     """Run a promoter in this worker."""
-    delayed_poll_interval_ms: int = 100
+    delayed_poll_interval_ms: Duration[int] = Duration(100)
     """The longest a promoter sleeps."""
     delayed_promote_batch: int = 256
     """Jobs promoted in one step, at most."""
     delayed_max_stream_len: int = 1_000_000
     """Promotion pauses while the stream holds this many; nothing is dropped."""
-    delayed_lock_ttl_secs: int = 5
+    delayed_lock_ttl_secs: Duration[int] = Duration(5)
     """How long a silent leader keeps the promoter's lock."""
     events_enabled: bool = True
     """Tell the events stream what happens."""
@@ -168,7 +171,7 @@ class ConsumerConfig:
     """How it works; its queue is always this worker's."""
     store_results: bool = False
     """Keep what handlers return."""
-    result_ttl_secs: int = 3_600
+    result_ttl_secs: Duration[int] = Duration(3_600)
     """For how long."""
     metrics: MetricsSink = NO_METRICS
     """Receiver of in-process reports."""
@@ -186,6 +189,9 @@ class ConsumerConfig:
         )  # fmt: skip
         if not self.group or not self.consumer_id:
             _refuse("group and consumer_id", (self.group, self.consumer_id), "non-empty text")
+        if isinstance(self.shutdown_deadline_secs, timedelta):
+            deadline_s = self.shutdown_deadline_secs.total_seconds()
+            object.__setattr__(self, "shutdown_deadline_secs", deadline_s)
         if not self.shutdown_deadline_secs >= 0:
             _refuse("shutdown_deadline_secs", self.shutdown_deadline_secs, "0 or more")
 
@@ -216,13 +222,13 @@ class PromoterConfig:
 
     queue_name: str = "default"
     """Which queue."""
-    poll_interval_ms: int = 100
+    poll_interval_ms: Duration[int] = Duration(100)
     """The longest sleep; a job that is due sooner ends it."""
     promote_batch: int = 256
     """Jobs moved in one step, at most."""
     max_stream_len: int = 1_000_000
     """Promotion pauses while the stream holds this many; nothing is dropped."""
-    lock_ttl_secs: int = 5
+    lock_ttl_secs: Duration[int] = Duration(5)
     """How long a silent leader keeps the lock."""
     holder_id: str = field(default_factory=lambda: f"p-{uuid.uuid4()}")
     """This promoter's token, unique among live ones."""
@@ -250,6 +256,9 @@ def _require_counts(config: object, *names: str, least: int = 0) -> None:
     for name in names:
         assert name in known, name  # noqa: S101 -- a slip in this module
         value = getattr(config, name)
+        if isinstance(value, timedelta) and name.endswith(("_ms", "_secs")):
+            value = in_unit_of(name, value)
+            object.__setattr__(config, name, value)
         if isinstance(value, bool) or not isinstance(value, int):
             _refuse(name, value, "a whole number")
         elif value < 0:

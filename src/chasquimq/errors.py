@@ -7,7 +7,7 @@ line alone is enough to find the section of `docs/errors.md`.
 """
 
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, Self
 
 
 class DlqReason(StrEnum):
@@ -119,6 +119,13 @@ class QueueFullError(ChasquiError):
     prefix = "queue full: "
 
 
+class QueueBusyError(ChasquiError):
+    """Jobs of the queue are in flight, so what would take them away was not done."""
+
+    code = "CMQ-007"
+    prefix = "queue busy: "
+
+
 class UnrecoverableError(ChasquiError):
     """Raise this (or a subclass) in a handler to dead-letter the job at once, without retries.
 
@@ -144,6 +151,45 @@ class UndecodableDataError(UnrecoverableError):
 
     code = "CMQ-021"
     dlq_reason = DlqReason.DECODE_FAILED
+
+
+class HandlerError(ChasquiError):
+    """A failure that a handler reports for another error: to be retried, unless it says otherwise.
+
+    Any exception will do as well; this one is for code that decides in one place and raises in
+    another. Events and dead letters name the error it was made of, not this wrapper.
+    """
+
+    code = "CMQ-010"
+
+    def __init__(self, source: BaseException | str, *, is_unrecoverable: bool = False) -> None:
+        """Wrap what went wrong: an exception, or its message."""
+        super().__init__(str(source))
+        self.args = (source,)
+        self._is_unrecoverable = is_unrecoverable
+        self.__cause__ = source if isinstance(source, BaseException) else None
+
+    @classmethod
+    def unrecoverable(cls, source: BaseException | str) -> Self:
+        """One that no retry can mend: the job is dead-lettered at once."""
+        return cls(source, is_unrecoverable=True)
+
+    def is_unrecoverable(self) -> bool:
+        """Whether the job is dead-lettered at once."""
+        return self._is_unrecoverable
+
+    def source_err(self) -> BaseException:
+        """What it was made of; a `RuntimeError` if that was only a message."""
+        source = self.args[0]
+        return source if isinstance(source, BaseException) else RuntimeError(source)
+
+    def __str__(self) -> str:
+        """The text of what it was made of."""
+        return self.message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Travel as what it was made of."""
+        return type(self), self.args, vars(self)
 
 
 class JobFailedError(ChasquiError):

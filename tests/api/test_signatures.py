@@ -10,7 +10,18 @@ from inspect import Parameter
 
 import pytest
 
-from chasquimq import BackoffSpec, Job, Queue, QueueEvent, QueueEvents, SyncQueue, Worker
+from chasquimq import (
+    BackoffSpec,
+    Consumer,
+    Job,
+    Producer,
+    Queue,
+    QueueEvent,
+    QueueEvents,
+    Scheduler,
+    SyncQueue,
+    Worker,
+)
 from chasquimq.broker.url import parse_url
 from chasquimq.config import ConsumerConfig, ProducerConfig, RetryConfig
 
@@ -68,6 +79,47 @@ DOCUMENTED = {
         {"redis_url": None, "last_event_id": "$", "block_ms": 5_000, "count": 100},
     ),
     QueueEvents.close: ({}, {}),
+    Producer: (
+        {"redis_url": REQUIRED, "queue_name": REQUIRED},
+        {
+            "pool_size": None,
+            "max_stream_len": None,
+            "max_delay_secs": None,
+            "credential_provider": None,
+        },
+    ),
+    Consumer: (
+        {"redis_url": REQUIRED, "queue_name": REQUIRED},
+        {
+            "concurrency": 1,
+            "max_attempts": 25,
+            "group": "default",
+            "consumer_id": None,
+            "read_block_ms": None,
+            "read_count": None,
+            "claim_min_idle_ms": None,
+            "max_payload_bytes": None,
+            "dlq_max_stream_len": None,
+            "events_enabled": True,
+            "delayed_enabled": True,
+            "run_scheduler": True,
+            "scheduler_tick_ms": None,
+            "store_results": False,
+            "result_ttl_ms": None,
+            "credential_provider": None,
+        },
+    ),
+    Scheduler: (
+        {"redis_url": REQUIRED, "queue_name": REQUIRED},
+        {
+            "tick_interval_ms": None,
+            "batch": None,
+            "max_stream_len": None,
+            "lock_ttl_secs": None,
+            "holder_id": None,
+            "credential_provider": None,
+        },
+    ),
     BackoffSpec.fixed: ({"delay_ms": REQUIRED, "jitter_ms": None}, {}),
     BackoffSpec.exponential: (
         {"initial_ms": REQUIRED},
@@ -179,8 +231,8 @@ def test_the_documented_values_have_the_documented_fields_in_order():
 def public_methods(kind):
     return {
         name: member
-        for name, member in vars(kind).items()
-        if not name.startswith("_") and inspect.isfunction(member)
+        for name, member in inspect.getmembers(kind, inspect.isfunction)
+        if not name.startswith("_")
     }
 
 
@@ -199,10 +251,12 @@ def test_every_method_of_queue_is_in_sync_queue_with_the_same_parameters_and_no_
 
 def test_both_queues_are_made_alike_and_have_the_same_properties():
     def properties(kind):
-        return {name for name, each in vars(kind).items() if isinstance(each, property)}
+        return {
+            name for name, _ in inspect.getmembers(kind, lambda each: isinstance(each, property))
+        }
 
     assert parameters(SyncQueue) == parameters(Queue)
-    assert properties(SyncQueue) == properties(Queue)
+    assert properties(SyncQueue) == properties(Queue) == {"name", "is_closed"}
 
 
 @pytest.mark.parametrize("kind", [Queue, SyncQueue])

@@ -103,9 +103,9 @@ async def test_a_step_reads_as_many_as_there_are_free_slots(scene, desk):
     own = await desk(concurrency=3)
     await add(scene, 5)
     assert await own.reader.step() == 0
-    await asyncio.sleep(0)
     assert own.sink.reports == [ReaderBatch(size=3, reclaimed=0)]
-    assert (len(own.runs), own.executor.free) == (3, 0)
+    await eventually(lambda: len(own.runs) == 3)
+    assert own.executor.free == 0
     assert len(scene.pending()) == 3
 
 

@@ -20,7 +20,14 @@ from chasquimq.engine.disposition import Bury, Failed, Ok, Outcome, Retry, after
 from chasquimq.engine.relocator import Move, Relocator
 from chasquimq.engine.teller import Teller
 from chasquimq.errors import DlqReason
-from chasquimq.metrics import DlqRouted, JobOutcome, JobOutcomeKind, RetryScheduled, report
+from chasquimq.metrics import (
+    NO_METRICS,
+    DlqRouted,
+    JobOutcome,
+    JobOutcomeKind,
+    RetryScheduled,
+    report,
+)
 from chasquimq.wire.codec import pack
 from chasquimq.wire.entry import DeadLetter
 from chasquimq.wire.envelope import with_attempt
@@ -52,11 +59,14 @@ class Settlement:
         self._clock = clock
         self._chance = chance
         self._events_cap = config.events_max_stream_len if config.events_enabled else 0
+        # A report costs a microsecond; without a sink nobody would read it.
+        self._is_reporting = config.metrics is not NO_METRICS
 
     def settle(self, run: Run, outcome: Outcome, duration_us: int) -> None:
         """End a delivery whose handler has run: complete, retry, or dead-letter."""
         if isinstance(outcome, Ok):
-            self._report(run, JobOutcomeKind.OK, duration_us)
+            if self._is_reporting:
+                self._report(run, JobOutcomeKind.OK, duration_us)
             self._acker.add(
                 Completion(
                     run.delivery.entry_id,

@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 
 from chasquimq.broker import traces
 from chasquimq.broker.connection import Connection
@@ -32,7 +31,7 @@ def traced_add(tracer: Tracer, queue: str, orders: Sequence[Order]) -> Iterator[
     """The orders as they should be sent: each with what it carries, if the tracer gives that."""
     span = AddSpan(queue, tuple(each.id for each in orders), tuple(each.name for each in orders))
     with quietly(lambda: tracer.adding(span)) as carried:
-        yield orders if carried is None else [replace(each, trace=carried) for each in orders]
+        yield orders if carried is None else [each._replace(trace=carried) for each in orders]
 
 
 class Traces:

@@ -5,10 +5,12 @@ only what is between them, so that a whole queue lives in one cluster slot, in r
 Nothing is escaped, which is why a queue name may not contain braces itself.
 """
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
 _SHOWN_CHARS = 64
+_GLOB_SPECIAL = re.compile(rb"[\\*?\[\]^-]")
 
 MAX_QUEUE_NAME_BYTES = 512
 """Long enough for any name a person would type, short enough to keep keys cheap to send."""
@@ -25,6 +27,7 @@ _FIXED_KEYS = {
     "paused": b":paused",
     "limiter": b":limiter",
     "wake": b":wake",
+    "resumed": b":resumed",
 }
 
 
@@ -39,7 +42,8 @@ class QueueKeys:
     The attributes are the keys that exist once per queue. The methods give the keys that exist once
     per job, spec or producer; ids may be `str` or `bytes` and are used as they are.
 
-    `wake`, `outcome`, `sent` and `trace` are our own; all others are the reference engine's too.
+    `wake`, `resumed`, `outcome`, `sent` and `trace` are our own; all others are shared with the
+    reference engine.
     """
 
     name: str
@@ -55,6 +59,7 @@ class QueueKeys:
     paused: bytes = _fixed()
     limiter: bytes = _fixed()
     wake: bytes = _fixed()
+    resumed: bytes = _fixed()
 
     def __post_init__(self) -> None:
         """Check the name, then derive every fixed key once."""
@@ -102,6 +107,53 @@ class QueueKeys:
     def trace(self, job_id: str | bytes) -> bytes:
         """What a job carries of the trace in which it was added (ours)."""
         return self.tag + b":trace:" + _as_bytes(job_id)
+
+
+def once_a_queue(keys: QueueKeys) -> list[bytes]:
+    """The keys that a queue has once, the stream first."""
+    return [keys.tag + suffix for suffix in _FIXED_KEYS.values()]
+
+
+def of_unfinished_job(keys: QueueKeys, job_id: str | bytes) -> list[bytes]:
+    """What may stand beside a job that waits: its marker first, by which its id is taken."""
+    return [
+        keys.dedup_marker(job_id),
+        keys.delayed_index(job_id),
+        keys.progress(job_id),
+        keys.log(job_id),
+        keys.stalls(job_id),
+    ]
+
+
+def of_finished_job(keys: QueueKeys, job_id: str | bytes) -> list[bytes]:
+    """What may be kept of a job that has ended: how it did, its value, what it said on the way."""
+    return [
+        keys.outcome(job_id),
+        keys.result(job_id),
+        keys.progress(job_id),
+        keys.log(job_id),
+        keys.stalls(job_id),
+    ]
+
+
+KEPT_GLOB = b":[or]*"
+"""Of finished jobs: `:outcome:` and `:result:`, and a few keys more, for `finished_job`."""
+
+
+def finished_job(keys: QueueKeys, key: bytes) -> tuple[str, bool] | None:
+    """Which job a key tells the end of, and whether it is the outcome; None for other keys."""
+    for prefix, is_outcome in ((keys.outcome(b""), True), (keys.result(b""), False)):
+        if key.startswith(prefix):
+            try:
+                return key[len(prefix) :].decode(), is_outcome
+            except UnicodeDecodeError:
+                return None
+    return None
+
+
+def glob_of(keys: QueueKeys, rest: bytes) -> bytes:
+    """A pattern for `SCAN`: the queue's tag taken literally, then `rest`, itself a pattern."""
+    return _GLOB_SPECIAL.sub(rb"\\\g<0>", keys.tag) + rest
 
 
 def validate_queue_name(name: str) -> str:
