@@ -20,8 +20,13 @@ OVERFLOWS: tuple[Overflow, ...] = ("reject", "wait", "trim")
 RateLimitScope: TypeAlias = Literal["queue", "worker"]
 RATE_LIMIT_SCOPES: tuple[RateLimitScope, ...] = ("queue", "worker")
 
+_ENDLESS_MS = 5_000
+
 UNIQUE_GRACE_SECS = 3_600
 """How long an id stays taken after its job was due."""
+
+TRACE_TTL_SECS = 7 * 24 * 3_600
+"""How long what a job carries of its trace is kept after it was due, unless it succeeds sooner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,6 +214,11 @@ class ConsumerConfig:
             object.__setattr__(self, "shutdown_deadline_secs", deadline_s)
         if not self.shutdown_deadline_secs >= 0:
             _refuse("shutdown_deadline_secs", self.shutdown_deadline_secs, "0 or more")
+
+    @property
+    def longest_read_ms(self) -> int:
+        """How long one read may block: one without a limit is asked again and again."""
+        return self.block_ms or _ENDLESS_MS
 
     def promoter(self) -> "PromoterConfig":
         """The config of the promoter that runs inside this worker."""

@@ -19,12 +19,16 @@ from chasquimq.clock import ManualClock
 from chasquimq.metrics import (
     DlqRouted,
     JobOutcome,
+    LeasesRenewed,
     LockOutcome,
     MetricsSink,
     PromoterTick,
+    QueueDepths,
     RateLimited,
     ReaderBatch,
+    Reconnected,
     RetryScheduled,
+    WorkerPulse,
 )
 from chasquimq.queue import Queue
 from chasquimq.wire.keys import QueueKeys
@@ -113,6 +117,22 @@ class RecordingSink(MetricsSink):
     def rate_limited(self, limited: RateLimited) -> None:
         """Record a throttle."""
         self._record(limited)
+
+    def worker_pulse(self, pulse: WorkerPulse) -> None:
+        """Record how a worker stands."""
+        self._record(pulse)
+
+    def leases_renewed(self, leases: LeasesRenewed) -> None:
+        """Record renewed leases."""
+        self._record(leases)
+
+    def reconnected(self, reconnected: Reconnected) -> None:
+        """Record connections that came back."""
+        self._record(reconnected)
+
+    def queue_depths(self, depths: QueueDepths) -> None:
+        """Record a look at the queue."""
+        self._record(depths)
 
     def _record(self, report: object) -> None:
         self.reports.append(report)

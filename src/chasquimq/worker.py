@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import signal
+from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Self
 
@@ -13,10 +14,13 @@ from chasquimq.engine import signals
 from chasquimq.engine.crew import Crew
 from chasquimq.engine.scribe import Scribe
 from chasquimq.engine.threads import Threads
+from chasquimq.engine.traces import Traces
 from chasquimq.errors import ChasquiError, ConfigError, ShutdownError
 from chasquimq.handling import Handler, adapted, checked_handler, is_async
 from chasquimq.listeners import Listener, Listeners
 from chasquimq.metrics import NO_METRICS, MetricsSink
+from chasquimq.monitor import Monitor, Watched
+from chasquimq.tracing import Tracer
 
 log = logging.getLogger("chasquimq.worker")
 
@@ -72,9 +76,16 @@ class Worker:
         log_max_stream_len: int = 1_000,
         log_max_line_bytes: int = 8_192,
         events_progress_enabled: bool = True,
+        metrics_port: int | None = None,
+        metrics_host: str = "127.0.0.1",
+        tracing: Tracer | None = None,
     ) -> None:
         """Nothing runs before `run`; `docs/configuration.md` has every argument and default."""
         self._handler = checked_handler(handler)
+        self._monitor: Monitor | None = None
+        if metrics_port is not None:
+            self._monitor = Monitor(metrics_host, metrics_port, queue=queue_name, metrics=metrics)
+            metrics = self._monitor.sink
         given: dict[str, Any] = {
             "consumer_id": consumer_id,
             "block_ms": read_block_ms,
@@ -111,6 +122,7 @@ class Worker:
             reconnect_max_attempts=reconnect_max_attempts,
             client_name=f"chasquimq-worker-{self._config.consumer_id}",
         )
+        self._tracing = tracing
         self._handle_signals = handle_signals
         self._was_signalled = False
         self._running: asyncio.Task[None] | None = None
@@ -140,6 +152,11 @@ class Worker:
     def is_closed(self) -> bool:
         """Whether `close` was called."""
         return self._stop.is_set()
+
+    @property
+    def metrics_address(self) -> tuple[str, int] | None:
+        """Host and port where metrics are served, while they are; port 0 has become a real one."""
+        return self._monitor.address if self._monitor else None
 
     async def run(self) -> None:
         """Work until `close`, then drain and return.
@@ -250,9 +267,28 @@ class Worker:
         if self._stop.is_set():
             return
         self._decided.clear()
+        try:
+            async with AsyncExitStack() as afterwards:
+                self._crew = self._assemble(afterwards)
+                log.info("worker %s on queue %s at %s, %d at a time", self._config.consumer_id,
+                         self.name, self._target.safe_text, self._config.concurrency)  # fmt: skip
+                await self._crew.run(self._stop)
+                log.info("worker %s has stopped", self._config.consumer_id)
+        except Exception as error:
+            self._tell("error", error)
+            raise
+        finally:
+            self._is_ready = False
+            self._decided.set()
+            self._tell("closed")
+            await self._listeners.drain(self._config.shutdown_deadline_secs)
+
+    def _assemble(self, afterwards: AsyncExitStack) -> Crew:
+        """A crew and what stands around it; `afterwards` undoes it all, the latest first."""
         threads = None
         if not is_async(self._handler):
             threads = Threads(self._config.concurrency, name=f"job-{self.name}")
+            afterwards.callback(threads.close)
         handler = adapted(
             self._handler,
             threads=threads,
@@ -260,29 +296,32 @@ class Worker:
             scribe=self._scribe,
             listeners=self._listeners,
         )
-        self._crew = Crew(
-            self._target, self._config, handler, options=self._options, tell=self._tell
-        )
+        if self._tracing is not None:
+            traces = Traces(self._tracing, self._config, self._target, self._options)
+            traces.start()
+            afterwards.push_async_callback(traces.end)
+            handler = traces.around(handler)
+        if self._monitor is not None:
+            self._monitor.start(self._watched())
+            afterwards.push_async_callback(self._monitor.end)
+        crew = Crew(self._target, self._config, handler, options=self._options, tell=self._tell)
         if self._is_paused:
-            self._crew.pause()
-        restore = signals.catch(self._on_signal) if self._handle_signals else None
-        log.info("worker %s on queue %s at %s, %d at a time", self._config.consumer_id, self.name,
-                 self._target.safe_text, self._config.concurrency)  # fmt: skip
-        try:
-            await self._crew.run(self._stop)
-            log.info("worker %s has stopped", self._config.consumer_id)
-        except Exception as error:
-            self._tell("error", error)
-            raise
-        finally:
-            if restore is not None:
-                restore()
-            if threads is not None:
-                threads.close()
-            self._is_ready = False
-            self._decided.set()
-            self._tell("closed")
-            await self._listeners.drain(self._config.shutdown_deadline_secs)
+            crew.pause()
+        if self._handle_signals:
+            afterwards.callback(signals.catch(self._on_signal))
+        return crew
+
+    def _watched(self) -> Watched:
+        """What the monitor is shown."""
+        return Watched(
+            self._config,
+            self._target,
+            self._options,
+            vitals=lambda: self._crew.vitals if self._crew else None,
+            is_stopping=self._stop.is_set,
+            is_paused=self.is_paused,
+            is_held=lambda: self._crew is not None and self._crew.is_held,
+        )
 
     def _scribe(self) -> Scribe:
         assert self._crew is not None  # noqa: S101 -- who runs a handler is a crew

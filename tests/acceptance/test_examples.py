@@ -59,6 +59,12 @@ SAYS = {
         r"drained: 1000",
         r"left: 0",
     ],
+    "metrics.py": [
+        r'chasquimq_jobs_completed_total\{name="nap",queue="metrics"\} 10\.0',
+        r'chasquimq_queue_depth\{queue="metrics",state="waiting"\} 0\.0',
+        r'"status": "ready"',
+        r"the slowest took (?:9|\d\d)\d ms",
+    ],
     "progress_and_logs.py": [
         r"the log has 4 lines",
         r"book: 100 %",

@@ -28,6 +28,7 @@ FRAGMENT_PAGES = (
     "getting-started",
     "jobs",
     "managing",
+    "metrics",
     "operations",
     "recurring",
     "results-and-events",

@@ -31,7 +31,9 @@ from chasquimq import (
     engine,
     version,
 )
-from chasquimq.metrics import JobOutcome
+from chasquimq.metrics import CompositeSink, JobOutcome
+from chasquimq.opentelemetry import Tracing
+from chasquimq.prometheus import PrometheusSink
 from chasquimq.testing import RecordingSink, run_until_idle, running
 
 
@@ -163,6 +165,20 @@ async def testing(queue: Queue) -> None:
     assert_type(sink.of(JobOutcome), list[JobOutcome])
     async with running(worker) as same:
         assert_type(same, Worker)
+
+
+async def observing(handler: Handler) -> None:
+    sink = PrometheusSink("emails", max_names=10)
+    tracing = Tracing(relation="parent")
+    worker = Worker(
+        "emails", handler, metrics=CompositeSink(sink, RecordingSink()), metrics_port=9100,
+        tracing=tracing,
+    )  # fmt: skip
+    assert_type(worker.metrics_address, tuple[str, int] | None)
+    SyncQueue("emails", tracing=tracing)
+    Worker("emails", handler, metrics_port="9100")  # type: ignore[arg-type]
+    Tracing(relation="child")  # type: ignore[arg-type]
+    CompositeSink(Exception())  # type: ignore[arg-type]
 
 
 async def engine_handler(job: engine.Job) -> bytes | None:

@@ -21,6 +21,7 @@ from chasquimq.engine.executor import Executor, Handler
 from chasquimq.engine.gate import Gate, Tell, tell_nobody
 from chasquimq.engine.leases import Leases
 from chasquimq.engine.promoter import PromoterRole
+from chasquimq.engine.pulse import Pulse, Vitals
 from chasquimq.engine.reader import Reader
 from chasquimq.engine.relocator import Relocator
 from chasquimq.engine.role import Role
@@ -29,6 +30,7 @@ from chasquimq.engine.scribe import Scribe
 from chasquimq.engine.settlement import Settlement
 from chasquimq.engine.teller import Teller
 from chasquimq.errors import ChasquiError
+from chasquimq.metrics import NO_METRICS
 from chasquimq.wire.keys import QueueKeys
 
 log = logging.getLogger("chasquimq.engine")
@@ -106,6 +108,9 @@ class Crew:
         # In the order in which they end: events are also written on behalf of the others.
         self._gatherers = (self._acker.gatherer, self._relocator.gatherer, self._teller.gatherer)
         self._group: asyncio.TaskGroup | None = None
+        self._pulse = Pulse(
+            config.metrics, lambda: self.vitals, consumer_id=config.consumer_id, clock=clock
+        )
         self._limits: set[asyncio.Timeout] = set()
         self._is_cut = False
 
@@ -161,6 +166,8 @@ class Crew:
             self._leases.start()
             for gatherer in self._gatherers:
                 gatherer.start()
+            if self._config.metrics is not NO_METRICS:
+                self._pulse.start()
             async with asyncio.TaskGroup() as group:
                 self._group = group
                 tasks = [group.create_task(role.run(stop), name=role.name) for role in self._roles]
@@ -171,12 +178,37 @@ class Crew:
             raise failures.exceptions[0] from None
         finally:
             self._group = None
-            await self._stop()
+            try:
+                await self._stop()
+            finally:
+                await self._pulse.end()
+
+    @property
+    def vitals(self) -> Vitals:
+        """How it stands now. Plain numbers: any thread may look, while the event loop works."""
+        reader, promoter = self._reader, self._promoter
+        own = (self._main, reader.connection, promoter.connection, promoter.bell)
+        age_us = self._clock.monotonic_us() - reader.last_read_us
+        return Vitals(
+            is_connected=self._main.is_open and reader.connection.is_open,
+            is_full=self._executor.free <= 0,
+            last_read_age_ms=age_us // 1_000 if reader.last_read_us else None,
+            in_flight=len(self._leases),
+            running=self._executor.running,
+            leases_renewed=self._leases.renewals,
+            leases_lost=self._leases.lost,
+            reconnects=sum(each.reconnects for each in own) + self._leases.reconnects,
+        )
 
     @property
     def is_paused(self) -> bool:
         """Whether no job is taken because this worker, or its queue, is paused."""
         return self._gate.is_paused
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a rate limit keeps jobs from being taken."""
+        return self._gate.is_held
 
     def pause(self) -> None:
         """Take no more jobs; those that run go on, what was read and not begun goes back."""

@@ -82,6 +82,11 @@ class Gate:
         return self.is_paused_here or self.is_queue_paused
 
     @property
+    def is_held(self) -> bool:
+        """Whether a rate limit, its own or a hold, keeps this worker from taking jobs."""
+        return self._is_throttled or self.held_ms > 0
+
+    @property
     def held_ms(self) -> int:
         """How long a hold of this worker alone still lasts."""
         left_us = self._held_until_us - self._clock.monotonic_us() if self._held_until_us else 0

@@ -7,16 +7,16 @@ connection.
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from chasquimq.broker import delayed, events, results, stream
+from chasquimq.broker import delayed, events, results, stream, traces
 from chasquimq.broker.call import Call, Steps, together
 from chasquimq.broker.delayed import DelayedJob
 from chasquimq.broker.ring import Ring
 from chasquimq.broker.server import ServerInfo
 from chasquimq.broker.stream import Added, Capacity, NewJob, Telling
 from chasquimq.clock import Clock
-from chasquimq.config import UNIQUE_GRACE_SECS, ProducerConfig
+from chasquimq.config import TRACE_TTL_SECS, UNIQUE_GRACE_SECS, ProducerConfig
 from chasquimq.engine.clearing import Clearing
 from chasquimq.engine.letters import Letters
 from chasquimq.engine.limits import SURELY_SHORT, check_delay, check_name, check_size
@@ -30,6 +30,8 @@ from chasquimq.wire.event import QueueEvent
 from chasquimq.wire.ids import StreamId, ulid, ulid_time_ms, ulids
 from chasquimq.wire.keys import QueueKeys
 from chasquimq.wire.retry import RetryOverride
+
+T = TypeVar("T")
 
 # Below this many entries a limit is checked exactly, by the script, on every add.
 _SMALL_LIMIT = 10_000
@@ -56,11 +58,20 @@ class Order(NamedTuple):
     is_unique: bool = False
     delay_ms: int = 0
     run_at_ms: int | None = None
+    trace: bytes | None = None
+    """What it carries of the trace in which it is added."""
 
     @property
     def is_delayed(self) -> bool:
         """Whether it goes to the delayed set."""
         return self.delay_ms > 0 or self.run_at_ms is not None
+
+    @property
+    def delay_secs(self) -> int:
+        """How long it waits for its time, about."""
+        if self.run_at_ms is not None:
+            return max(0, self.run_at_ms - self.created_at_ms) // 1_000
+        return self.delay_ms // 1_000
 
 
 class Wish(NamedTuple):
@@ -83,6 +94,8 @@ class Producing:
         self.keys = QueueKeys(config.queue_name)
         self.producer_id = str(uuid.uuid4())
         self.server: ServerInfo | None = None
+        self.is_traced = False
+        """Whether orders may carry traces; set by whoever has a tracer."""
         self._clock = clock
         self._ring = Ring(self.producer_id)
         self.letters = Letters(self.keys)
@@ -147,7 +160,7 @@ class Producing:
             )
         else:
             call = self._add_call(orders, whole=False)
-        added: Added = yield call
+        added: Added = yield self._carrying(orders, call)
         self._note_depth(added)
         return added.count
 
@@ -264,10 +277,20 @@ class Producing:
 
     def _call_for(self, orders: Sequence[Order]) -> Call[Any]:
         if orders[0].is_delayed:
-            return self._later_call(orders)
+            return self._carrying(orders, self._later_call(orders))
         if orders[0].is_unique:
-            return self._unique_call(orders)
-        return self._add_call(orders, whole=True)
+            return self._carrying(orders, self._unique_call(orders))
+        return self._carrying(orders, self._add_call(orders, whole=True))
+
+    def _carrying(self, orders: Sequence[Order], add: Call[T]) -> Call[T]:
+        if not self.is_traced:
+            return add
+        carried = [
+            traces.Carried(order.id, order.trace, TRACE_TTL_SECS + order.delay_secs)
+            for order in orders
+            if order.trace is not None
+        ]
+        return traces.carrying(self.keys, carried, add)
 
     def _codes(self, answer: Added | str, wanted: int) -> str:
         """One character an order, as the scripts for unique and delayed jobs give it."""

@@ -34,8 +34,6 @@ _AHEAD_S = 0.05
 _STALE_S = 1.0
 # What is handed back counts as silent for a day: longer than any other worker's lease.
 _IDLE_FOR_ALL_MS = 86_400_000
-# A read without a limit is one that is asked again and again.
-_ENDLESS_MS = 5_000
 # How soon the end of a pause is seen that was ended by hand, without the bell.
 _PAUSE_POLL_MS = 250
 
@@ -181,7 +179,7 @@ class Reader(Role):
     async def _wait_at_gate(self) -> None:
         gate = self._gate
         if gate.is_paused_here or not gate.is_queue_paused:
-            await gate.wait(gate.held_ms or _ENDLESS_MS)
+            await gate.wait(gate.held_ms or self._config.longest_read_ms)
             return
         call = pause.wait_for_resume(self._keys, after=gate.bell, block_ms=_PAUSE_POLL_MS)
         self.blocked_on = self.connection
@@ -249,7 +247,7 @@ class Reader(Role):
         self._ahead = min(self._config.batch, int(rate * _AHEAD_S))
 
     async def _take(self, room: int) -> Taken:
-        block_ms = self._config.block_ms or _ENDLESS_MS
+        block_ms = self._config.longest_read_ms
         if self._executor.free <= 0:
             # Reading ahead only. Not for long: jobs that wait here may have to go back.
             block_ms = min(block_ms, round(_AHEAD_S * 1_000))

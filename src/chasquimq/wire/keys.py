@@ -42,8 +42,8 @@ class QueueKeys:
     The attributes are the keys that exist once per queue. The methods give the keys that exist once
     per job, spec or producer; ids may be `str` or `bytes` and are used as they are.
 
-    `wake`, `resumed`, `outcome` and `sent` are our own; all others are shared with the reference
-    engine.
+    `wake`, `resumed`, `outcome`, `sent` and `trace` are our own; all others are shared with the
+    reference engine.
     """
 
     name: str
@@ -103,6 +103,10 @@ class QueueKeys:
     def sent(self, producer_id: str | bytes) -> bytes:
         """What a producer has sent, so that a repeated request is recognised (ours)."""
         return self.tag + b":sent:" + _as_bytes(producer_id)
+
+    def trace(self, job_id: str | bytes) -> bytes:
+        """What a job carries of the trace in which it was added (ours)."""
+        return self.tag + b":trace:" + _as_bytes(job_id)
 
 
 def once_a_queue(keys: QueueKeys) -> list[bytes]:
