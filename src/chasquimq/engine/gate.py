@@ -5,9 +5,9 @@ the same pipeline, *behind* the read, so that both answers arrive together. A re
 when the queue was paused thus learns of it with the first job it is given, and that job is put back
 into its place (`put_back.lua`). Once the pause is seen nothing is read until it ends.
 
-Measured with 40,000 jobs on Redis 8.6: 490 reads with it and 491 without, as many round trips, and
-no more server time than runs differ by. An idle worker sends one more command each time its read
-ends, every five seconds; a paused one asks four times a second at most.
+Measured with 40,000 jobs on Redis 8.6, eight runs each in turn: 38.7 thousand a second with the
+question and 35.3 without it, so what it costs is lost in the noise. An idle worker sends one more
+command each time its read ends; a paused one asks four times a second at most.
 """
 
 import asyncio
