@@ -394,6 +394,7 @@ async def test_a_server_that_refuses_the_key_takes_the_job_and_runs_it_all_the_s
         "didx:*",
         "dlid:*",
         "wake",
+        "paused",
         "promoter:lock",
         "dlq",
         "probe",
