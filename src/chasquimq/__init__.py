@@ -4,6 +4,7 @@ import logging
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as _package_version
 
+from chasquimq.app import Chasqui
 from chasquimq.arguments import BackoffLike, DelayMsLike, MissedFiresLike, RepeatLike
 from chasquimq.broker.inspect import Counts, JobState
 from chasquimq.broker.options import CredentialProvider
@@ -32,6 +33,7 @@ from chasquimq.job import Job
 from chasquimq.queue import Queue
 from chasquimq.recurring import describe, next_fires
 from chasquimq.sync_queue import SyncQueue
+from chasquimq.task import Task
 from chasquimq.wire.event import QueueEvent
 from chasquimq.wire.repeat import MissedFiresPolicy, RepeatableMeta, RepeatPattern
 from chasquimq.wire.retry import BackoffSpec
@@ -51,6 +53,9 @@ __all__ = [
     "Handler",
     "RetryConfig",
     "BackoffSpec",
+    # Tasks
+    "Chasqui",
+    "Task",
     # Watching them
     "QueueEvents",
     "QueueEvent",

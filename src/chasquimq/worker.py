@@ -1,9 +1,7 @@
 """`Worker`: one handler, one queue, one `Crew`; a `Job` in, packed bytes out."""
 
 import asyncio
-import contextvars
 import functools
-import inspect
 import logging
 import signal
 from collections.abc import Awaitable, Callable
@@ -19,6 +17,7 @@ from chasquimq.engine.crew import Crew
 from chasquimq.engine.executor import Handler as EngineHandler
 from chasquimq.engine.threads import Threads
 from chasquimq.errors import ConfigError, DecodeError, UndecodableDataError, UnrecoverableError
+from chasquimq.handlers import in_thread, is_async, takes_one
 from chasquimq.job import Job
 from chasquimq.metrics import NO_METRICS, MetricsSink
 from chasquimq.wire.codec import pack, unpack
@@ -72,7 +71,7 @@ class Worker:
         if not callable(handler):
             msg = f"handler must be a function of one Job, got {type(handler).__name__}"
             raise TypeError(msg)
-        if not _takes_one(handler):
+        if not takes_one(handler):
             msg = f"handler {handler!r} must take one argument, the Job"
             raise TypeError(msg)
         if scheduler_tick_ms is not None and scheduler_tick_ms < 0:
@@ -178,7 +177,7 @@ class Worker:
         if self._stop.is_set():
             return
         threads = None
-        if not _is_async(self._handler):
+        if not is_async(self._handler):
             threads = Threads(self._config.concurrency, name=f"job-{self.name}")
         self._crew = Crew(self._target, self._config, self._adapter(threads), options=self._options)
         restore = signals.catch(self._on_signal) if self._handle_signals else None
@@ -207,7 +206,7 @@ class Worker:
             if threads is None:
                 value = await handler(job)
             else:
-                value = await _in_thread(threads, handler, job)
+                value = await in_thread(threads, functools.partial(handler, job))
             return _packed(value) if keeps_results and value is not None else None
 
         return run
@@ -221,31 +220,6 @@ class Worker:
         elif self._crew is not None:
             log.warning("%s again: stopping now", number.name)
             self._crew.cut()
-
-
-async def _in_thread(threads: Threads, handler: Callable[[Job], Any], job: Job) -> Any:  # noqa: ANN401
-    """Run a plain function in a thread, in this run's context; await what is awaitable."""
-    context = contextvars.copy_context()
-    value = await threads.run(functools.partial(context.run, handler, job))
-    return await value if inspect.isawaitable(value) else value
-
-
-def _is_async(handler: Handler) -> bool:
-    while isinstance(handler, functools.partial):
-        handler = handler.func
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
-        getattr(handler, "__call__", None)  # noqa: B004 -- a class may make it a coroutine function
-    )
-
-
-def _takes_one(handler: Handler) -> bool:
-    try:
-        inspect.signature(handler).bind(None)
-    except TypeError:
-        return False
-    except ValueError:
-        return True  # some built-ins do not tell
-    return True
 
 
 def _packed(value: Any) -> bytes:  # noqa: ANN401 -- the handler's value

@@ -19,6 +19,7 @@ PUBLIC = {
     "OutcomeUnknownError", "ServerReplyError", "ServerTooOldError", "EncodeError", "DecodeError",
     "ConfigError", "ShutdownError", "QueueFullError", "JobFailedError",
     "WaitForResultTimeoutError", "next_fires", "describe",
+    "Chasqui", "Task",
 }  # fmt: skip
 
 
