@@ -73,6 +73,11 @@ class Chasqui:
         return MappingProxyType(self._tasks)
 
     @property
+    def has_fallback(self) -> bool:
+        """Whether jobs of any name can be run."""
+        return self._fallback is not None
+
+    @property
     def queue_names(self) -> list[str]:
         """Every queue that a task of this app goes to; the default one, where there is no task."""
         named = dict.fromkeys(

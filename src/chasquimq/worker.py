@@ -156,9 +156,15 @@ class Worker:
             await asyncio.wait([running])
             raise
 
-    async def close(self) -> None:
-        """Tell the worker to stop, and return at once; `run` returns when it has drained."""
+    async def close(self, *, force: bool = False) -> None:
+        """Tell the worker to stop, and return at once; `run` returns when it has drained.
+
+        With `force` it does not wait for running handlers: they are cancelled now, and their jobs
+        handed back with the run counted, as after a second signal.
+        """
         self._stop.set()
+        if force and self._crew is not None:
+            self._crew.cut()
 
     async def __aenter__(self) -> Self:
         """The worker itself."""

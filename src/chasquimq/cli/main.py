@@ -24,6 +24,9 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "inspect": Entry("inspect", "Show how deep a queue is, and how late."),
     },
 }
+SECTIONS["Work"] = {
+    "worker": Entry("worker", "Run the jobs of a queue with a function or an app of yours."),
+}
 COMMANDS = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
 
 EXAMPLES = (
