@@ -14,34 +14,26 @@ from chasquimq.cli.serving import Ready, Settings, Shift, run_on_loop
 from chasquimq.cli.supervisor import Supervisor
 
 
-class Positive(click.ParamType):
+def positive(text: str) -> int:
     """A whole number from 1; unlike click's own it does not put its range into every help line."""
-
-    name = "number"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        """The number."""
-        text = str(value)
-        if not text.isdecimal() or int(text) < 1:
-            self.fail(f"{text!r} is not a whole number from 1 on", param, ctx)
-        return int(text)
+    if not text.isdecimal() or int(text) < 1:
+        msg = f"{text!r} is not a whole number from 1 on"
+        raise click.BadParameter(msg)
+    return int(text)
 
 
-_POSITIVE = Positive()
 # Those of `Worker` that have a flag, under the same name; what is not given is not passed on.
 _WORKER_OPTIONS: tuple[Callable[[options.Function], options.Function], ...] = (
-    click.option("--concurrency", "-c", type=_POSITIVE, metavar="N",
+    click.option("--concurrency", "-c", type=positive, metavar="N",
                  help="Jobs at a time in each process and queue. [default: 100]"),
-    click.option("--max-attempts", type=_POSITIVE, metavar="N",
+    click.option("--max-attempts", type=positive, metavar="N",
                  help="Runs of a job that brings no number of its own. [default: 25]"),
     click.option("--store-results", is_flag=True, default=None,
                  help="Keep what handlers return."),
-    click.option("--result-ttl-ms", type=_POSITIVE, metavar="MS",
+    click.option("--result-ttl-ms", type=positive, metavar="MS",
                  help="For how long. [default: an hour]"),
     click.option("--group", metavar="NAME", help="The consumer group. [default: default]"),
-    click.option("--claim-min-idle-ms", type=_POSITIVE, metavar="MS",
+    click.option("--claim-min-idle-ms", type=positive, metavar="MS",
                  help="The lease: take over jobs of a worker that is silent for so long. "
                       "[default: 30000]"),
     click.option("--shutdown-deadline-secs", type=float, metavar="SECS",
@@ -86,18 +78,18 @@ def worker_options(function: options.Function) -> options.Function:
 @click.option(
     "--processes",
     "-p",
-    type=_POSITIVE,
+    type=positive,
     default=1,
     show_default=True,
     metavar="N",
     help="Run so many; one that dies is replaced.",
 )
 @click.option(
-    "--max-jobs", type=_POSITIVE, metavar="N", help="Replace a process after so many jobs."
+    "--max-jobs", type=positive, metavar="N", help="Replace a process after so many jobs."
 )
 @click.option(
     "--max-memory-mb",
-    type=_POSITIVE,
+    type=positive,
     metavar="MB",
     help="Replace a process that has grown beyond this.",
 )
