@@ -1,16 +1,26 @@
-"""Read-only answers about whole queues, for people: how deep, how late, which queues there are.
+"""Read-only answers about whole queues, for people: how deep, how late, what is in them.
 
 Like `inspect.py` no role of the engine uses this.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from hiredis import ReplyError
 
+from chasquimq.broker import delayed, dlq, repeats
 from chasquimq.broker.call import Call, Reply, Steps, call, checked, command
+from chasquimq.broker.repeats import StoredSpec
+from chasquimq.errors import DecodeError
+from chasquimq.wire.entry import DeadLetter
+from chasquimq.wire.envelope import Envelope, decode
 from chasquimq.wire.keys import QueueKeys
+from chasquimq.wire.member import decode_member
+
+_PAGE = 500
 
 _SCAN_COUNT = 1_000
+_FAR = 2.0**53
 # A queue that is in use has one of these; the rest of its keys come and go with jobs.
 _LASTING = (b":stream", b":dlq", b":delayed", b":events", b":repeat", b":paused")
 _TAG = b"{chasqui:"
@@ -41,6 +51,15 @@ class Depths:
 
 
 @dataclass(frozen=True, slots=True)
+class Due:
+    """A delayed job and when it is due; without an envelope if its member cannot be read."""
+
+    due_ms: int
+    name: str
+    envelope: Envelope | None
+
+
+@dataclass(frozen=True, slots=True)
 class FoundQueues:
     """The names of queues that were seen, and whether the whole server was looked through."""
 
@@ -61,6 +80,52 @@ def depths(keys: QueueKeys, group: str) -> Call[Depths]:
         command("XINFO", "STREAM", keys.stream),
     )
     return Call(requests, _read_depths)
+
+
+def delayed_jobs(keys: QueueKeys, *, limit: int) -> Call[list[Due]]:
+    """The delayed jobs that are due first."""
+    return call("ZRANGE", keys.delayed, 0, limit - 1, "WITHSCORES", read=_read_due)
+
+
+def due_ms(keys: QueueKeys, job_id: str) -> Steps[int | None]:
+    """When a delayed job is due, epoch ms; None if it is not delayed."""
+    member = yield from delayed.find(keys, job_id)
+    if member is None:
+        return None
+    found: int | None = yield call("ZSCORE", keys.delayed, member, read=_epoch_ms)
+    return found
+
+
+def dead_letters(
+    keys: QueueKeys, wanted: Callable[[DeadLetter], bool], *, limit: int, after: str = "-"
+) -> Steps[list[DeadLetter]]:
+    """Up to `limit` wanted dead letters, oldest first, from `after` on (`(id` excludes it)."""
+    chosen: list[DeadLetter] = []
+    while len(chosen) < limit:
+        page: list[DeadLetter] = yield dlq.peek(keys, limit=_PAGE, after=after)
+        chosen += filter(wanted, page)
+        if len(page) < _PAGE:
+            break
+        after = f"({page[-1].dlq_id}"
+    return chosen[:limit]
+
+
+def job_in(letter: DeadLetter) -> Envelope | None:
+    """The job that a dead letter holds; None if there is none that can be read."""
+    try:
+        return decode(letter.payload)
+    except DecodeError:
+        return None
+
+
+def specs(keys: QueueKeys, *, limit: int) -> Steps[list[StoredSpec]]:
+    """Recurring jobs with what stands beside them, unreadable ones too, the next to fire first."""
+    return (yield from repeats.listed(keys, limit))
+
+
+def spec(keys: QueueKeys, spec_key: str) -> Steps[StoredSpec | None]:
+    """One recurring job."""
+    return (yield from repeats.find(keys, spec_key))
 
 
 def queues(*, most_keys: int) -> Steps[FoundQueues]:
@@ -93,15 +158,14 @@ def _queue_of(key: bytes) -> str | None:
 
 
 def _read_depths(replies: list[Reply]) -> Depths:
-    length, pending, dlq, delayed, first, repeatable, paused, info = replies
-    checked(delayed)  # of the wrong type: then the first one is too
-    scores = checked(first)
+    length, pending, dead, later, first, repeatable, paused, info = replies
+    firsts = _read_due(checked(first))
     return Depths(
         stream=checked(length),
         pending=None if isinstance(pending, ReplyError) else pending[0],
-        dlq=checked(dlq),
-        delayed=delayed,
-        oldest_delayed_ms=int(float(scores[1])) if scores else None,
+        dlq=checked(dead),
+        delayed=checked(later),
+        oldest_delayed_ms=firsts[0].due_ms if firsts else None,
         repeatable=checked(repeatable),
         is_paused=bool(checked(paused)),
         # A stream that does not exist yet is refused.
@@ -112,3 +176,23 @@ def _read_depths(replies: list[Reply]) -> Depths:
 def _added(info: list[Reply]) -> int | None:
     found: int | None = dict(zip(info[::2], info[1::2], strict=True)).get(b"entries-added")
     return found
+
+
+def _read_due(reply: Reply) -> list[Due]:
+    return [
+        Due(_epoch_ms(score) or 0, *_job_of(member))
+        for member, score in zip(reply[::2], reply[1::2], strict=True)
+    ]
+
+
+def _job_of(member: bytes) -> tuple[str, Envelope | None]:
+    try:
+        name, data = decode_member(member)
+        return name, decode(data)
+    except DecodeError:
+        return "", None
+
+
+def _epoch_ms(score: bytes | None) -> int | None:
+    """A score as whole milliseconds; one that no calendar has (`inf`) is cut to the largest."""
+    return None if score is None else int(max(0.0, min(float(score), _FAR)))

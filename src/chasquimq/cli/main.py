@@ -18,10 +18,30 @@ class Entry(NamedTuple):
     help: str
 
 
-# By subject, in the order of `chasqui --help`. The help is the first line of the command's own.
+# By subject, in the order of `chasqui --help`.
 SECTIONS: dict[str, dict[str, Entry]] = {
     "Look": {
+        "queues": Entry("queues", "List the queues of a server, and how full they are."),
         "inspect": Entry("inspect", "Show how deep a queue is, and how late."),
+        "watch": Entry("watch", "Show a queue live, with rates, until Ctrl+C."),
+        "counts": Entry("counts", "Count the jobs that wait, run, are delayed, are dead."),
+        "jobs": Entry("jobs", "List the jobs of one state."),
+        "events": Entry("events", "Print what happens in a queue, until Ctrl+C."),
+    },
+    "Jobs": {
+        "add": Entry("add", "Add a job, now or later."),
+        "job": Entry("job", "See one job, its log lines, remove or retry it."),
+        "result": Entry("result", "Print what the handler of a job returned."),
+        "delayed": Entry("delayed", "Jobs that wait for their time: ls, cancel, promote, ..."),
+        "dlq": Entry("dlq", "Dead letters: peek, show, replay, discard, export."),
+        "repeatable": Entry("repeatable", "Recurring jobs: ls, add, next, pause, run, rm, ..."),
+    },
+    "Queues": {
+        "pause": Entry("pause", "Let workers take no new jobs."),
+        "resume": Entry("resume", "Let workers take jobs again."),
+        "drain": Entry("drain", "Remove every waiting and delayed job."),
+        "clean": Entry("clean", "Remove old jobs of one state."),
+        "obliterate": Entry("obliterate", "Remove a queue and all that belongs to it."),
     },
 }
 SECTIONS["Work"] = {

@@ -71,6 +71,9 @@ queue_argument = click.argument("queue")
 group_option = click.option(
     "--group", default="default", show_default=True, help="The consumer group of the workers."
 )
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Only say what would be removed; remove nothing."
+)
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 
 

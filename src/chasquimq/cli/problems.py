@@ -49,8 +49,7 @@ def exit_code_of(error: BaseException) -> int:
         case BrokenPipeError():
             code = _unread()
         case click.UsageError():
-            error.show()
-            code = error.exit_code
+            code = _told(f"{error.format_message()}{_where_to_look(error)}", USAGE)
         case click.ClickException():
             code = _told(error.format_message(), error.exit_code)
         case ConnectionFailedError() | OutcomeUnknownError():
@@ -62,6 +61,10 @@ def exit_code_of(error: BaseException) -> int:
         case _:
             raise error
     return code
+
+
+def _where_to_look(error: click.UsageError) -> str:
+    return f" (see {error.ctx.command_path} --help)" if error.ctx else ""
 
 
 def _told(message: str, code: int) -> int:

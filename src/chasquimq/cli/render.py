@@ -125,7 +125,8 @@ def table(
 
 def panel(title: str, parts: Sequence[RenderableType]) -> Panel:
     """One thing in a frame."""
-    return Panel(Group(*parts), title=Text(clean(title)), title_align="left", border_style="dim")
+    body, head = Group(*parts), Text(clean(title))
+    return Panel(body, title=head, title_align="left", border_style="dim", expand=False)
 
 
 def facts(pairs: Sequence[tuple[str, object]]) -> Table:

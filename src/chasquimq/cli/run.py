@@ -1,6 +1,8 @@
 """Runs what a command asks of a server: on an event loop, over the front door or the read side."""
 
 import asyncio
+import contextlib
+import logging
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -21,6 +23,23 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
     Errors pass through: `problems.exit_code_of` tells them, for all commands alike.
     """
     return asyncio.run(coroutine)
+
+
+def run_until_stopped(coroutine: Coroutine[Any, Any, None]) -> None:
+    """The same for what has no end of its own: Ctrl+C is how it ends.
+
+    What the library warns of meanwhile, a lost connection say, goes to stderr.
+    """
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("chasqui: %(message)s"))
+    handler.setLevel(logging.WARNING)
+    logger = logging.getLogger("chasquimq")
+    logger.addHandler(handler)
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            run(coroutine)
+    finally:
+        logger.removeHandler(handler)
 
 
 @asynccontextmanager
