@@ -14,8 +14,9 @@ from chasquimq.cli.serving import Ready, Settings, Shift, run_on_loop
 from chasquimq.cli.supervisor import Supervisor
 
 
-def positive(text: str) -> int:
+def positive(value: str | int) -> int:
     """A whole number from 1; unlike click's own it does not put its range into every help line."""
+    text = str(value)
     if not text.isdecimal() or int(text) < 1:
         msg = f"{text!r} is not a whole number from 1 on"
         raise click.BadParameter(msg)
