@@ -12,16 +12,7 @@ from chasquimq.cli.loading import LoadError
 from chasquimq.cli.render import clean
 from chasquimq.cli.serving import Ready, Settings, Shift, run_on_loop
 from chasquimq.cli.supervisor import Supervisor
-
-
-def positive(value: str | int) -> int:
-    """A whole number from 1; unlike click's own it does not put its range into every help line."""
-    text = str(value)
-    if not text.isdecimal() or int(text) < 1:
-        msg = f"{text!r} is not a whole number from 1 on"
-        raise click.BadParameter(msg)
-    return int(text)
-
+from chasquimq.cli.values import positive
 
 # Those of `Worker` that have a flag, under the same name; what is not given is not passed on.
 _WORKER_OPTIONS: tuple[Callable[[options.Function], options.Function], ...] = (

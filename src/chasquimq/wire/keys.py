@@ -5,6 +5,7 @@ only what is between them, so that a whole queue lives in one cluster slot, in r
 Nothing is escaped, which is why a queue name may not contain braces itself.
 """
 
+import inspect
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -98,6 +99,18 @@ class QueueKeys:
     def sent(self, producer_id: str | bytes) -> bytes:
         """What a producer has sent, so that a repeated request is recognised (ours)."""
         return self.tag + b":sent:" + _as_bytes(producer_id)
+
+
+def is_known(keys: QueueKeys, key: bytes) -> bool:
+    """Whether a key under the queue's tag is of a kind that a queue has."""
+    fixed = {keys.tag + suffix for suffix in _FIXED_KEYS.values()}
+    return key in fixed or key.startswith(_prefixes(keys))
+
+
+def _prefixes(keys: QueueKeys) -> tuple[bytes, ...]:
+    """What the keys begin with that exist once per job, spec or producer."""
+    methods = inspect.getmembers(keys, inspect.ismethod)
+    return tuple(method(b"") for name, method in methods if not name.startswith("_"))
 
 
 def validate_queue_name(name: str) -> str:
