@@ -1,12 +1,15 @@
 """Turns what the engine found into what `Queue` and `SyncQueue` return."""
 
 import warnings
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from chasquimq.broker.inspect import JobState, Located
 from chasquimq.engine.outcomes import JobResult, OutcomeStatus
-from chasquimq.errors import JobFailedError
-from chasquimq.job import Job
+from chasquimq.errors import DecodeError, JobFailedError
+from chasquimq.job import Job, ResultSource
 from chasquimq.wire.codec import unpack
 
 _STATUS_OF_STATE = {
@@ -23,14 +26,36 @@ def outcome_of(located: Located) -> JobResult:
     return JobResult(status, reason=located.reason, error=located.error)
 
 
-def stored_job(located: Located) -> Job | None:
-    """A `Job` from what was found of it; None if its data is not in the queue."""
+def stored_job(located: Located, source: ResultSource | None = None) -> Job | None:
+    """A `Job` from what was found of it; None if its data is not in the queue.
+
+    `source` is the queue that the job may ask more of.
+    """
     envelope = located.envelope
     if envelope is None:
         return None
     attempt = envelope.attempt + located.deliveries
     data = unpack(envelope.packed_data)
-    return Job(envelope.id, located.name, data, attempt, envelope.created_at_ms)
+    return Job(envelope.id, located.name, data, attempt, envelope.created_at_ms, _queue=source)
+
+
+def stored_jobs(found: Iterable[Located], source: ResultSource | None) -> list[Job]:
+    """Those of many that can be read: one whose data is not MessagePack must not hide the rest."""
+    jobs = []
+    for located in found:
+        with suppress(DecodeError):
+            job = stored_job(located, source)
+            if job is not None:
+                jobs.append(job)
+    return jobs
+
+
+@dataclass(frozen=True, slots=True)
+class JobsPage:
+    """Some jobs of a queue, and how to ask for the next: None means that these were the last."""
+
+    jobs: list[Job]
+    next_cursor: str | None
 
 
 def value_of(job_id: str, result: JobResult) -> Any:  # noqa: ANN401 -- the handler's value

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 
@@ -25,6 +26,56 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 BULK_KEYS = frozenset(
     {"name", "data", "delay_ms", "delay", "attempts", "backoff", "job_id", "repeat"}
 )
+DEFAULT_KEYS = frozenset({"delay_ms", "delay", "attempts", "backoff"})
+
+_NO_FLOWS = "jobs have no parents and children here: add the next job from the handler before it"
+_NO_ORDER = "a queue is first in, first out: give what is urgent a queue of its own"
+# Options of other bindings that change what a job means: better refused than ignored.
+_NOT_SUPPORTED = {
+    "parent": _NO_FLOWS,
+    "children": _NO_FLOWS,
+    "priority": _NO_ORDER,
+    "lifo": _NO_ORDER,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class JobDefaults:
+    """What jobs take of a queue when their own call says nothing."""
+
+    attempts: int | None = None
+    backoff: BackoffLike | None = None
+    delay_ms: DelayMsLike | None = None
+    delay: timedelta | None = None
+
+
+NO_DEFAULTS = JobDefaults()
+
+
+def job_defaults(options: Mapping[str, Any] | None) -> JobDefaults:
+    """The defaults in `default_job_options`; what cannot work is refused when the queue is made."""
+    if not options:
+        return NO_DEFAULTS
+    if not isinstance(options, Mapping):
+        msg = f"default_job_options must be a dict, got {type(options).__name__}"
+        raise TypeError(msg)
+    _refuse_unsupported("default_job_options", options)
+    unknown = options.keys() - DEFAULT_KEYS
+    if unknown:
+        known = ", ".join(sorted(DEFAULT_KEYS))
+        msg = f"default_job_options has unknown keys {sorted(unknown)}: use {known}"
+        raise ValueError(msg)
+    defaults = JobDefaults(**options)
+    retry_of(defaults.attempts, defaults.backoff)
+    delay_of(defaults.delay_ms, defaults.delay)
+    return defaults
+
+
+def _refuse_unsupported(label: str, options: Mapping[str, Any]) -> None:
+    for key, remedy in _NOT_SUPPORTED.items():
+        if key in options:
+            msg = f"{label} has {key!r}, which this library does not have: {remedy}"
+            raise NotSupportedError(msg)
 
 
 def wish(  # noqa: PLR0913 -- the documented arguments of `Queue.add`
@@ -38,8 +89,14 @@ def wish(  # noqa: PLR0913 -- the documented arguments of `Queue.add`
     job_id: str | None = None,
     repeat: RepeatLike | None = None,
     missed_fires: MissedFiresLike | None = None,
+    defaults: JobDefaults = NO_DEFAULTS,
 ) -> Wish:
     """Check everything a caller can get wrong; nothing has been sent when this raises."""
+    if defaults is not NO_DEFAULTS:
+        attempts = defaults.attempts if attempts is None else attempts
+        backoff = defaults.backoff if backoff is None else backoff
+        if delay_ms is None and delay is None:
+            delay_ms, delay = defaults.delay_ms, defaults.delay
     if repeat is not None:
         msg = "a recurring job cannot be part of a bulk: add it with add(..., repeat=...)"
         raise NotSupportedError(msg)
@@ -73,15 +130,23 @@ def producer_config(name: str, **given: Any) -> ProducerConfig:  # noqa: ANN401 
     return ProducerConfig(queue_name=name, **chosen)
 
 
-def checked_limit(limit: int) -> int:
-    """How many dead letters to look at: a whole number, 0 or more."""
+def checked_limit(limit: int, name: str = "limit", least: int = 0) -> int:
+    """How many to look at, at most: a whole number, `least` or more."""
     if isinstance(limit, bool) or not isinstance(limit, int):
-        msg = f"limit must be a whole number, got {limit!r}"
+        msg = f"{name} must be a whole number, got {limit!r}"
         raise TypeError(msg)
-    if limit < 0:
-        msg = f"limit must be 0 or more, got {limit}"
+    if limit < least:
+        msg = f"{name} must be {least} or more, got {limit}"
         raise ValueError(msg)
     return limit
+
+
+def checked_state(state: str, known: Sequence[str], remedy: str = "") -> str:
+    """A state that means something here."""
+    if state not in known:
+        msg = f"state {state!r} is none of {', '.join(known)}{remedy}"
+        raise ValueError(msg)
+    return state
 
 
 def checked_wait(timeout: float, poll_interval: float) -> None:
@@ -125,13 +190,14 @@ def _job_id(letter: DeadLetter) -> str | None:
         return None
 
 
-def bulk_wish(position: int, entry: Mapping[str, Any]) -> Wish:
+def bulk_wish(position: int, entry: Mapping[str, Any], defaults: JobDefaults = NO_DEFAULTS) -> Wish:
     """A `Wish` from one dict of `add_bulk`; an error names the position."""
     if not isinstance(entry, Mapping):
         msg = f"jobs[{position}] must be a dict, got {type(entry).__name__}"
         raise TypeError(msg)
     unknown = entry.keys() - BULK_KEYS
     if unknown:
+        _refuse_unsupported(f"jobs[{position}]", entry)
         known = ", ".join(sorted(BULK_KEYS - {"repeat"}))
         msg = f"jobs[{position}] has unknown keys {sorted(unknown)}: use {known}"
         raise ValueError(msg)
@@ -140,7 +206,7 @@ def bulk_wish(position: int, entry: Mapping[str, Any]) -> Wish:
         msg = f"jobs[{position}] lacks {', '.join(sorted(missing))}"
         raise ValueError(msg)
     try:
-        return wish(**entry)
+        return wish(**entry, defaults=defaults)
     except (TypeError, ValueError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         msg = f"jobs[{position}]: {error}"

@@ -119,6 +119,13 @@ class QueueFullError(ChasquiError):
     prefix = "queue full: "
 
 
+class QueueBusyError(ChasquiError):
+    """Jobs of the queue are in flight, so what would take them away was not done."""
+
+    code = "CMQ-007"
+    prefix = "queue busy: "
+
+
 class UnrecoverableError(ChasquiError):
     """Raise this (or a subclass) in a handler to dead-letter the job at once, without retries.
 

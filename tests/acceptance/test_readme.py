@@ -26,6 +26,7 @@ FRAGMENT_PAGES = (
     "errors",
     "getting-started",
     "jobs",
+    "managing",
     "operations",
     "recurring",
     "results-and-events",

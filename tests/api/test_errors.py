@@ -24,6 +24,7 @@ CODES = {
     "ConfigError": ("CMQ-004", "config: "),
     "ShutdownError": ("CMQ-005", "shutdown: "),
     "QueueFullError": ("CMQ-006", "queue full: "),
+    "QueueBusyError": ("CMQ-007", "queue busy: "),
     "UnrecoverableError": ("CMQ-011", ""),
     "JobFailedError": ("CMQ-012", ""),
     "WaitForResultTimeoutError": ("CMQ-102", ""),

@@ -19,6 +19,7 @@ PUBLIC = {
     "OutcomeUnknownError", "ServerReplyError", "ServerTooOldError", "EncodeError", "DecodeError",
     "ConfigError", "ShutdownError", "QueueFullError", "JobFailedError",
     "WaitForResultTimeoutError", "next_fires", "describe",
+    "JobsPage", "JobLogs", "QueueBusyError", "FlowProducer", "encode_payload", "decode_payload",
     "Chasqui", "Task",
 }  # fmt: skip
 

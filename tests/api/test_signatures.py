@@ -179,8 +179,8 @@ def test_the_documented_values_have_the_documented_fields_in_order():
 def public_methods(kind):
     return {
         name: member
-        for name, member in vars(kind).items()
-        if not name.startswith("_") and inspect.isfunction(member)
+        for name, member in inspect.getmembers(kind, inspect.isfunction)
+        if not name.startswith("_")
     }
 
 
@@ -199,10 +199,12 @@ def test_every_method_of_queue_is_in_sync_queue_with_the_same_parameters_and_no_
 
 def test_both_queues_are_made_alike_and_have_the_same_properties():
     def properties(kind):
-        return {name for name, each in vars(kind).items() if isinstance(each, property)}
+        return {
+            name for name, _ in inspect.getmembers(kind, lambda each: isinstance(each, property))
+        }
 
     assert parameters(SyncQueue) == parameters(Queue)
-    assert properties(SyncQueue) == properties(Queue)
+    assert properties(SyncQueue) == properties(Queue) == {"name", "is_closed"}
 
 
 @pytest.mark.parametrize("kind", [Queue, SyncQueue])

@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from chasquimq.broker import ring, scripts
 from chasquimq.broker.call import Call, Reply, Steps, call, checked, command
 from chasquimq.broker.ring import Ticket
+from chasquimq.broker.seek import Pace
 from chasquimq.broker.stream import Telling
 from chasquimq.errors import DecodeError
-from chasquimq.wire.envelope import decode
+from chasquimq.wire.envelope import Envelope, decode
 from chasquimq.wire.keys import QueueKeys
 from chasquimq.wire.member import decode_member, encode_member
 
 INDEXED_BYTES = 4_096
 """Members up to this size get an index even if nobody chose their id: it costs as much again."""
-
-_PAGE = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,30 +112,73 @@ def cancel(keys: QueueKeys, job_id: str) -> Steps[bool]:
     return bool(answer == 1)
 
 
-def find(keys: QueueKeys, job_id: str) -> Steps[bytes | None]:
-    """The member of a delayed job, by looking at each of them. For people, not for loops.
+def index_of(keys: QueueKeys, job_id: str) -> Call[bytes | None]:
+    """What the index says of a job: its member, which may be gone by now; None without one."""
+    return call("GET", keys.delayed_index(job_id), read=lambda reply: reply)
 
-    A scan never misses a member that stays while others come and go; paging by rank would.
-    """
-    cursor: bytes | int = 0
-    while True:
-        cursor, page = yield call("ZSCAN", keys.delayed, cursor, "COUNT", _PAGE, read=list)
-        for member in page[::2]:
+
+def is_member(keys: QueueKeys, member: bytes) -> Call[bool]:
+    """Whether a member is in the set."""
+    return call("ZSCORE", keys.delayed, member, read=lambda reply: reply is not None)
+
+
+def depth(keys: QueueKeys) -> Call[int]:
+    """How many jobs are delayed."""
+    return call("ZCARD", keys.delayed, read=int)
+
+
+def first(keys: QueueKeys, count: int) -> Call[list[bytes]]:
+    """The members that are due next."""
+    return call("ZRANGE", keys.delayed, 0, count - 1, read=list)
+
+
+def find(keys: QueueKeys, job_id: str) -> Steps[bytes | None]:
+    """The member of a delayed job, by looking at each of them. For people, not for loops."""
+    members = Members(keys)
+    while not members.is_over:
+        for member in (yield from members.next()):
             if holds(member, job_id):
                 found: bytes = member
                 return found
-        if cursor == b"0":
-            return None
+    return None
+
+
+class Members:
+    """The delayed set, some members at a time, in no order; one that stays is never missed."""
+
+    def __init__(self, keys: QueueKeys) -> None:
+        """Begin."""
+        self._keys = keys
+        self._pace = Pace()
+        self._cursor = b"0"
+        self.is_over = False
+
+    def next(self) -> Steps[list[bytes]]:
+        """Some members, perhaps some of them again, perhaps none although it is not over."""
+        self._cursor, page = yield call(
+            "ZSCAN", self._keys.delayed, self._cursor, "COUNT", self._pace.count, read=list
+        )
+        self._pace.heed(len(page) // 2, sum(map(len, page)))
+        self.is_over = self._cursor == b"0"
+        members: list[bytes] = page[::2]
+        return members
+
+
+def job_of(member: bytes) -> tuple[str, Envelope] | None:
+    """The name and the envelope in a delayed member; None if it is no job."""
+    try:
+        name, data = decode_member(member)
+        return name, decode(data)
+    except DecodeError:
+        return None
 
 
 def holds(member: bytes, job_id: str) -> bool:
     """Whether a delayed member carries this job."""
     if job_id.encode() not in member:
         return False
-    try:
-        return decode(decode_member(member)[1]).id == job_id
-    except DecodeError:
-        return False
+    job = job_of(member)
+    return job is not None and job[1].id == job_id
 
 
 def promote(  # noqa: PLR0913 -- the script's signature

@@ -1,6 +1,5 @@
 """Read-only answers for people: depths, and where a job is. The engine's roles never use this."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -9,16 +8,11 @@ from hiredis import ReplyError
 from chasquimq.broker import delayed
 from chasquimq.broker.call import Call, Reply, Steps, all_checked, call, checked, command
 from chasquimq.broker.results import OUTCOME_FAILED
-from chasquimq.errors import DecodeError
-from chasquimq.wire.entry import parse_dead_letter, parse_job_fields
+from chasquimq.broker.seek import Found, find_entry, find_letter
+from chasquimq.wire.entry import parse_dead_letter
 from chasquimq.wire.envelope import Envelope, decode
-from chasquimq.wire.ids import ulid_time_ms
 from chasquimq.wire.keys import QueueKeys
 from chasquimq.wire.member import decode_member
-
-_PAGE = 1_000
-# How far a producer's clock may be off before a job is searched for from the start of the stream.
-_CLOCK_SKEW_MS = 5_000
 
 
 class JobState(StrEnum):
@@ -106,42 +100,27 @@ def locate(keys: QueueKeys, group: str, job_id: str) -> Steps[Located]:
     )
     if index is not None and (yield call("ZSCORE", keys.delayed, index, read=bool)):
         return _delayed(index)
-    found = yield from _in_stream(keys, group, job_id)
+    found: Found | None = yield from find_entry(keys, job_id)
     if found is not None:
-        return found
+        return (yield from _waiting_or_active(keys, group, found))
     # An index can outlive its member; a retry then waits in the set without one.
     member = yield from delayed.find(keys, job_id)
     if member is not None:
         return _delayed(member)
-    found = yield from _in_dlq(keys, job_id)
+    found = yield from find_letter(keys, job_id)
     if found is not None:
-        return found
+        letter = parse_dead_letter(found.entry_id, found.fields)
+        return Located(
+            JobState.FAILED, found.name, found.envelope, reason=letter.reason, error=letter.error
+        )
     if outcome is not None and outcome.startswith(OUTCOME_FAILED):
         return Located(JobState.FAILED)
     known = outcome is not None or result is not None
     return Located(JobState.COMPLETED if known else JobState.UNKNOWN)
 
 
-def _in_stream(keys: QueueKeys, group: str, job_id: str) -> Steps[Located | None]:
-    born_ms = ulid_time_ms(job_id)
-    if born_ms is not None:
-        start = str(max(0, born_ms - _CLOCK_SKEW_MS))
-        page = yield call("XRANGE", keys.stream, start, "+", "COUNT", _PAGE, read=list)
-        for hit in _hits(page, job_id):
-            return (yield from _waiting_or_active(keys, group, *hit))
-    start = "-"
-    while True:
-        page = yield call("XRANGE", keys.stream, start, "+", "COUNT", _PAGE, read=list)
-        for hit in _hits(page, job_id):
-            return (yield from _waiting_or_active(keys, group, *hit))
-        if len(page) < _PAGE:
-            return None
-        start = f"({page[-1][0].decode()}"
-
-
-def _waiting_or_active(
-    keys: QueueKeys, group: str, entry_id: bytes, name: str, envelope: Envelope
-) -> Steps[Located]:
+def _waiting_or_active(keys: QueueKeys, group: str, found: Found) -> Steps[Located]:
+    entry_id, name, envelope = found.entry_id, found.name, found.envelope
     held = yield Call(
         (command("XPENDING", keys.stream, group, entry_id, entry_id, 1),),
         lambda replies: [] if isinstance(replies[0], ReplyError) else replies[0],
@@ -149,34 +128,6 @@ def _waiting_or_active(
     if held:
         return Located(JobState.ACTIVE, name, envelope, held[0][3])
     return Located(JobState.WAITING, name, envelope)
-
-
-def _in_dlq(keys: QueueKeys, job_id: str) -> Steps[Located | None]:
-    start = "+"
-    while True:
-        page = yield call("XREVRANGE", keys.dlq, start, "-", "COUNT", _PAGE, read=list)
-        for entry_id, name, envelope in _hits(page, job_id):
-            letter = parse_dead_letter(entry_id, dict(page)[entry_id])
-            return Located(
-                JobState.FAILED, name, envelope, reason=letter.reason, error=letter.error
-            )
-        if len(page) < _PAGE:
-            return None
-        start = f"({page[-1][0].decode()}"
-
-
-def _hits(page: list[Reply], job_id: str) -> Iterator[tuple[bytes, str, Envelope]]:
-    needle = job_id.encode()
-    for entry_id, fields in page:
-        data, name = parse_job_fields(fields)
-        if data is None or needle not in data:
-            continue
-        try:
-            envelope = decode(data)
-        except DecodeError:
-            continue
-        if envelope.id == job_id:
-            yield entry_id, name, envelope
 
 
 def _delayed(member: bytes) -> Located:

@@ -7,9 +7,9 @@ from chasquimq.broker.call import Call, Reply, all_checked, command
 from chasquimq.wire.keys import QueueKeys
 
 OUTCOME_VALUE = b"v"
-"""The job completed and its value was stored."""
+"""The job completed and its value was stored; when, in epoch ms, follows."""
 OUTCOME_NOTHING = b"n"
-"""The job completed and returned None."""
+"""The job completed and returned None; when, in epoch ms, follows."""
 OUTCOME_FAILED = b"f"
 """The job was dead-lettered; the reason and the error follow, in MessagePack."""
 

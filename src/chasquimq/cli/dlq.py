@@ -44,7 +44,8 @@ def which_options(function: Function) -> Function:
         click.option("--id", "ids", multiple=True, metavar="ID",
                      help="Only this one: the id of a dead letter or of a job. May be repeated."),
         click.option("--name", metavar="NAME", help="Only jobs of this name."),
-        click.option("--reason", type=click.Choice(list(DlqReason)), help="Only of this reason."),
+        click.option("--reason", type=click.Choice([str(each) for each in DlqReason]),
+                     help="Only of this reason."),
     )  # fmt: skip
     for option in reversed(options_of_choice):
         function = option(function)

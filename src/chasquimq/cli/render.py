@@ -7,6 +7,7 @@ are shown as escapes, so that a job's name cannot move the cursor of whoever loo
 import base64
 import json
 import math
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -21,7 +22,6 @@ from rich.text import Text
 # Into a pipe nothing needs to be cut to fit a screen.
 _PIPE_WIDTH = 160
 _WIDE = 120
-_DEFAULT_WIDTH = 80
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 # Up to so many of a unit the next smaller one is shown: 90 s, not 1 min.
 _SMALL = 2
@@ -32,7 +32,7 @@ NONE = "-"
 def console() -> Console:
     """Where commands print: with colour on a terminal, unless `NO_COLOR` is set."""
     stdout = Console(highlight=False, markup=False, emoji=False)
-    if stdout.is_terminal or stdout.width != _DEFAULT_WIDTH:
+    if stdout.is_terminal or os.environ.get("COLUMNS"):
         return stdout
     return Console(highlight=False, markup=False, emoji=False, width=_PIPE_WIDTH)
 

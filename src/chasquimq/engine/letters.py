@@ -5,6 +5,7 @@ from collections.abc import Callable
 from chasquimq.broker import dlq
 from chasquimq.broker.call import Steps
 from chasquimq.broker.dlq import Revival
+from chasquimq.broker.seek import find_letter
 from chasquimq.broker.stream import Telling
 from chasquimq.errors import DecodeError
 from chasquimq.wire.entry import DeadLetter
@@ -47,6 +48,17 @@ class Letters:
             count: int = yield dlq.replay(self._keys, page, telling=telling)
             moved += count
         return moved
+
+    def retry(self, job_id: str, telling: Telling) -> Steps[bool]:
+        """Send the newest dead letter of a job round again; False if it has none."""
+        found = yield from find_letter(self._keys, job_id)
+        if found is None:
+            return False
+        revival = Revival(
+            found.entry_id.decode(), job_id, found.name, with_attempt(found.envelope, 0)
+        )
+        count: int = yield dlq.replay(self._keys, [revival], telling=telling)
+        return count == 1
 
     def discard(self, limit: int, wanted: Callable[[DeadLetter], bool]) -> Steps[int]:
         """Delete up to `limit` wanted dead letters, oldest first."""

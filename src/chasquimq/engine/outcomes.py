@@ -53,7 +53,7 @@ def from_kept(kept: Kept) -> JobResult:
         return JobResult(OutcomeStatus.OK, unpack(kept.value))
     if kept.outcome is None:
         return JobResult(OutcomeStatus.UNKNOWN)
-    if kept.outcome == OUTCOME_NOTHING:
+    if kept.outcome.startswith(OUTCOME_NOTHING):
         return JobResult(OutcomeStatus.OK)
     if kept.outcome.startswith(OUTCOME_FAILED):
         try:

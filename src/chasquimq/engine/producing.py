@@ -17,19 +17,20 @@ from chasquimq.broker.server import ServerInfo
 from chasquimq.broker.stream import Added, Capacity, NewJob, Telling
 from chasquimq.clock import Clock
 from chasquimq.config import UNIQUE_GRACE_SECS, ProducerConfig
+from chasquimq.engine.clearing import Clearing
 from chasquimq.engine.letters import Letters
+from chasquimq.engine.limits import check_delay, check_name, check_size
 from chasquimq.engine.outcomes import JobResult, OutcomeStatus, WaitedJob, conclude
 from chasquimq.engine.repeating import Repeating
-from chasquimq.errors import ConfigError, QueueFullError
-from chasquimq.wire.entry import MAX_NAME_BYTES, DeadLetter
+from chasquimq.engine.upkeep import Upkeep
+from chasquimq.errors import QueueFullError
+from chasquimq.wire.entry import DeadLetter
 from chasquimq.wire.envelope import encode_with_retry
 from chasquimq.wire.event import QueueEvent
 from chasquimq.wire.ids import StreamId, ulid, ulid_time_ms, ulids
 from chasquimq.wire.keys import QueueKeys
 from chasquimq.wire.retry import RetryOverride
 
-# What "any delay" means: scores of the delayed set are exact up to 2**53 ms.
-_LONGEST_DELAY_SECS = 2**53 // 1_000 // 2
 # Below this many entries a limit is checked exactly, by the script, on every add.
 _SMALL_LIMIT = 10_000
 # Adds may skip the check while the depth we last saw is fresh and leaves this part of the limit
@@ -88,6 +89,8 @@ class Producing:
         self._ring = Ring(self.producer_id)
         self.letters = Letters(self.keys)
         self.repeating = Repeating(self.keys, clock, self._ring)
+        self.upkeep = Upkeep(config, clock, self._telling)
+        self.clearing = Clearing(self.keys)
         self._capacity = Capacity(config.max_stream_len, trim=config.overflow == "trim")
         self._depth = 0
         self._depth_seen_us: int | None = None
@@ -99,38 +102,17 @@ class Producing:
         return [self._order(wish, next(fresh_ids), now_ms) for wish in wishes]
 
     def _order(self, wish: Wish, fresh_id: str, now_ms: int) -> Order:
-        name_bytes = len(wish.name.encode())
-        if name_bytes > MAX_NAME_BYTES:
-            msg = (
-                f"job name exceeds {MAX_NAME_BYTES}-byte cap (got {name_bytes} bytes): "
-                "put what varies into the data"
-            )
-            raise ConfigError(msg)
-        self._check_delay(wish, now_ms)
+        check_name(wish.name)
+        check_delay(self.config, wish.delay_ms, wish.run_at_ms, now_ms)
         job_id = fresh_id if wish.job_id is None else wish.job_id
         envelope = encode_with_retry(job_id, wish.payload, now_ms, wish.retry)
-        if len(envelope) > self.config.max_payload_bytes:
-            msg = (
-                f"job {wish.name!r} takes {len(envelope)} bytes, max_payload_bytes is "
-                f"{self.config.max_payload_bytes}: store the data elsewhere and pass a reference"
-            )
-            raise ValueError(msg)
+        check_size(self.config, wish.name, envelope)
         run_at_ms = wish.run_at_ms
         if run_at_ms is not None and run_at_ms <= now_ms:
             run_at_ms = None
         return Order(
             job_id, wish.name, envelope, now_ms, wish.job_id is not None, wish.delay_ms, run_at_ms
         )
-
-    def _check_delay(self, wish: Wish, now_ms: int) -> None:
-        longest = self.config.max_delay_secs or _LONGEST_DELAY_SECS
-        delay_ms = wish.delay_ms if wish.run_at_ms is None else wish.run_at_ms - now_ms
-        if delay_ms // 1_000 > longest:
-            msg = (
-                f"delay {delay_ms // 1_000}s exceeds max_delay_secs {longest}s: "
-                "shorten it, or raise max_delay_secs (0 accepts any)"
-            )
-            raise ConfigError(msg)
 
     def add(self, orders: Sequence[Order], taken: list[bool | None]) -> Steps[None]:
         """Send those orders for which `taken` says None, and note there whether the id was taken.
@@ -178,6 +160,10 @@ class Producing:
     def replay_dlq(self, limit: int, wanted: Callable[[DeadLetter], bool]) -> Steps[int]:
         """Send up to `limit` wanted dead letters round again, oldest first."""
         return (yield from self.letters.replay(limit, wanted, self._telling()))
+
+    def retry_job(self, job_id: str) -> Steps[bool]:
+        """Send the dead letter of one job round again."""
+        return (yield from self.letters.retry(job_id, self._telling()))
 
     def run_spec_now(self, spec_key: str) -> Steps[str | None]:
         """Add the job of a recurring one now; its id, or None if there is no such spec."""

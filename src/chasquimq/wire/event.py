@@ -26,6 +26,8 @@ class EventName(StrEnum):
         stalled          attempt prev                   found stalled for the attempt-th time
         drained                                         queue-wide: nothing more to read
         rate-limited     wait_ms                        queue-wide: no reading for wait_ms
+        paused                                          queue-wide: workers take no more jobs
+        resumed                                         queue-wide: they do again
 
     The reference engine differs: `waiting` only for promoted jobs and without their name, never
     `delayed`, `active` with `attempt` alone, `completed` before the acknowledgement.
@@ -42,6 +44,8 @@ class EventName(StrEnum):
     STALLED = "stalled"
     DRAINED = "drained"
     RATE_LIMITED = "rate-limited"
+    PAUSED = "paused"
+    RESUMED = "resumed"
 
 
 _NUMBERS = frozenset(

@@ -6,10 +6,12 @@ Nothing is escaped, which is why a queue name may not contain braces itself.
 """
 
 import inspect
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
 _SHOWN_CHARS = 64
+_GLOB_SPECIAL = re.compile(rb"[\\*?\[\]^-]")
 
 MAX_QUEUE_NAME_BYTES = 512
 """Long enough for any name a person would type, short enough to keep keys cheap to send."""
@@ -103,14 +105,60 @@ class QueueKeys:
 
 def is_known(keys: QueueKeys, key: bytes) -> bool:
     """Whether a key under the queue's tag is of a kind that a queue has."""
-    fixed = {keys.tag + suffix for suffix in _FIXED_KEYS.values()}
-    return key in fixed or key.startswith(_prefixes(keys))
+    return key in once_a_queue(keys) or key.startswith(_prefixes(keys))
 
 
 def _prefixes(keys: QueueKeys) -> tuple[bytes, ...]:
     """What the keys begin with that exist once per job, spec or producer."""
     methods = inspect.getmembers(keys, inspect.ismethod)
     return tuple(method(b"") for name, method in methods if not name.startswith("_"))
+
+
+def once_a_queue(keys: QueueKeys) -> list[bytes]:
+    """The keys that a queue has once, the stream first."""
+    return [keys.tag + suffix for suffix in _FIXED_KEYS.values()]
+
+
+def of_unfinished_job(keys: QueueKeys, job_id: str | bytes) -> list[bytes]:
+    """What may stand beside a job that waits: its marker first, by which its id is taken."""
+    return [
+        keys.dedup_marker(job_id),
+        keys.delayed_index(job_id),
+        keys.progress(job_id),
+        keys.log(job_id),
+        keys.stalls(job_id),
+    ]
+
+
+def of_finished_job(keys: QueueKeys, job_id: str | bytes) -> list[bytes]:
+    """What may be kept of a job that has ended: how it did, its value, what it said on the way."""
+    return [
+        keys.outcome(job_id),
+        keys.result(job_id),
+        keys.progress(job_id),
+        keys.log(job_id),
+        keys.stalls(job_id),
+    ]
+
+
+KEPT_GLOB = b":[or]*"
+"""Of finished jobs: `:outcome:` and `:result:`, and a few keys more, for `finished_job`."""
+
+
+def finished_job(keys: QueueKeys, key: bytes) -> tuple[str, bool] | None:
+    """Which job a key tells the end of, and whether it is the outcome; None for other keys."""
+    for prefix, is_outcome in ((keys.outcome(b""), True), (keys.result(b""), False)):
+        if key.startswith(prefix):
+            try:
+                return key[len(prefix) :].decode(), is_outcome
+            except UnicodeDecodeError:
+                return None
+    return None
+
+
+def glob_of(keys: QueueKeys, rest: bytes) -> bytes:
+    """A pattern for `SCAN`: the queue's tag taken literally, then `rest`, itself a pattern."""
+    return _GLOB_SPECIAL.sub(rb"\\\g<0>", keys.tag) + rest
 
 
 def validate_queue_name(name: str) -> str:

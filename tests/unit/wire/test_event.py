@@ -111,5 +111,7 @@ def test_the_table_of_events_says_of_each_what_it_carries():
         "stalled": ["attempt", "prev"],
         "drained": [],
         "rate-limited": ["wait_ms"],
+        "paused": [],
+        "resumed": [],
     }
     assert list(table) == list(EventName)

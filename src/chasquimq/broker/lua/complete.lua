@@ -33,7 +33,8 @@ for i, was_there in ipairs(removed) do
       if ARGV[at + 5] == '1' then
         redis.pcall('SET', KEYS[key_at], ARGV[at + 6], 'EX', result_ttl_s)
       end
-      redis.pcall('SET', KEYS[key_at + 1], ARGV[at + 5] == '1' and 'v' or 'n', 'EX', outcome_ttl_s)
+      redis.pcall('SET', KEYS[key_at + 1], (ARGV[at + 5] == '1' and 'v' or 'n') .. ts_ms,
+                  'EX', outcome_ttl_s)
     end
     if events_cap ~= '0' then
       local name = ARGV[at + 2]

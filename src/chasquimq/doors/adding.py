@@ -1,0 +1,202 @@
+"""Adding jobs, through both doors: one, one of its kind, many."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from chasquimq.arguments import (
+    BackoffLike,
+    DelayMsLike,
+    MissedFiresLike,
+    RepeatLike,
+    bulk_wish,
+    required_job_id,
+    wish,
+)
+from chasquimq.doors.frame import Frame
+from chasquimq.doors.recurring import Recurring, SyncRecurring
+from chasquimq.engine.producing import Order, Wish
+from chasquimq.job import Job
+from chasquimq.recurring import refuse_delay_of_recurring
+
+
+class _Adding(Frame):
+    def _wishes(self, jobs: Sequence[Mapping[str, Any]]) -> list[Wish]:
+        return [bulk_wish(at, entry, self._defaults) for at, entry in enumerate(jobs)]
+
+    def _job(self, order: Order, data: Any, *, is_taken: bool) -> Job:  # noqa: ANN401
+        return Job(
+            order.id,
+            order.name,
+            data,
+            0,
+            order.created_at_ms,
+            deduplicated=is_taken,
+            _queue=self._source(),
+        )
+
+    def _jobs(
+        self, added: list[tuple[Order, bool]], jobs: Sequence[Mapping[str, Any]]
+    ) -> list[Job]:
+        return [
+            self._job(order, entry["data"], is_taken=is_taken)
+            for (order, is_taken), entry in zip(added, jobs, strict=True)
+        ]
+
+
+class Adding(_Adding, Recurring):
+    """The part of `Queue` that adds."""
+
+    async def add(  # noqa: PLR0913 -- the documented arguments
+        self,
+        name: str,
+        data: Any,  # noqa: ANN401 -- the user's data
+        *,
+        delay_ms: DelayMsLike | None = None,
+        delay: timedelta | None = None,
+        attempts: int | None = None,
+        backoff: BackoffLike | None = None,
+        job_id: str | None = None,
+        repeat: RepeatLike | None = None,
+        missed_fires: MissedFiresLike | None = None,
+    ) -> Job:
+        """Add a job, now or later, and return it once the server has it.
+
+        With a `job_id` of your own the job is added only if that id is not taken, in any process,
+        until an hour after it was due; `Job.deduplicated` says which happened. A job that was
+        returned is stored; if the connection broke and did not come back in time
+        (`OutcomeUnknownError`) it may be.
+
+        `delay_ms` is milliseconds or a `datetime`, `delay` a `timedelta`. `attempts` counts runs,
+        the first one included; `backoff` is milliseconds between them, or a `BackoffSpec`. What is
+        left out is taken from the queue's `default_job_options`. With `repeat` the job recurs: see
+        `upsert_repeatable_job`.
+        """
+        if repeat is not None:
+            refuse_delay_of_recurring(delay_ms, delay)
+            return await self.upsert_repeatable_job(
+                name,
+                data,
+                repeat=repeat,
+                attempts=attempts,
+                backoff=backoff,
+                job_id=job_id,
+                missed_fires=missed_fires,
+            )
+        asked = wish(
+            name,
+            data,
+            delay_ms=delay_ms,
+            delay=delay,
+            attempts=attempts,
+            backoff=backoff,
+            job_id=job_id,
+            missed_fires=missed_fires,
+            defaults=self._defaults,
+        )
+        [(order, is_taken)] = await self._sender.add([asked])
+        return self._job(order, data, is_taken=is_taken)
+
+    async def add_unique(  # noqa: PLR0913 -- the documented arguments
+        self,
+        name: str,
+        data: Any,  # noqa: ANN401 -- the user's data
+        *,
+        job_id: str,
+        delay_ms: DelayMsLike | None = None,
+        delay: timedelta | None = None,
+        attempts: int | None = None,
+        backoff: BackoffLike | None = None,
+        repeat: RepeatLike | None = None,
+    ) -> Job:
+        """`add` with an id that must be given."""
+        return await self.add(
+            name,
+            data,
+            job_id=required_job_id(job_id),
+            delay_ms=delay_ms,
+            delay=delay,
+            attempts=attempts,
+            backoff=backoff,
+            repeat=repeat,
+        )
+
+    async def add_bulk(self, jobs: Sequence[Mapping[str, Any]]) -> list[Job]:
+        """Add many jobs in one pipeline, each a dict with the arguments of `add`.
+
+        Every dict is checked before anything is sent. When the queue is full, the jobs for now that
+        have no `job_id` are added all or none, a thousand at a time; those with one, and jobs for
+        later, may be in.
+        """
+        return self._jobs(await self._sender.add(self._wishes(jobs)), jobs)
+
+
+class SyncAdding(_Adding, SyncRecurring):
+    """The part of `SyncQueue` that adds."""
+
+    def add(  # noqa: PLR0913 -- the documented arguments
+        self,
+        name: str,
+        data: Any,  # noqa: ANN401 -- the user's data
+        *,
+        delay_ms: DelayMsLike | None = None,
+        delay: timedelta | None = None,
+        attempts: int | None = None,
+        backoff: BackoffLike | None = None,
+        job_id: str | None = None,
+        repeat: RepeatLike | None = None,
+        missed_fires: MissedFiresLike | None = None,
+    ) -> Job:
+        """See `Queue.add`."""
+        if repeat is not None:
+            refuse_delay_of_recurring(delay_ms, delay)
+            return self.upsert_repeatable_job(
+                name,
+                data,
+                repeat=repeat,
+                attempts=attempts,
+                backoff=backoff,
+                job_id=job_id,
+                missed_fires=missed_fires,
+            )
+        asked = wish(
+            name,
+            data,
+            delay_ms=delay_ms,
+            delay=delay,
+            attempts=attempts,
+            backoff=backoff,
+            job_id=job_id,
+            missed_fires=missed_fires,
+            defaults=self._defaults,
+        )
+        [(order, is_taken)] = self._sender.add([asked])
+        return self._job(order, data, is_taken=is_taken)
+
+    def add_unique(  # noqa: PLR0913 -- the documented arguments
+        self,
+        name: str,
+        data: Any,  # noqa: ANN401 -- the user's data
+        *,
+        job_id: str,
+        delay_ms: DelayMsLike | None = None,
+        delay: timedelta | None = None,
+        attempts: int | None = None,
+        backoff: BackoffLike | None = None,
+        repeat: RepeatLike | None = None,
+    ) -> Job:
+        """See `Queue.add_unique`."""
+        return self.add(
+            name,
+            data,
+            job_id=required_job_id(job_id),
+            delay_ms=delay_ms,
+            delay=delay,
+            attempts=attempts,
+            backoff=backoff,
+            repeat=repeat,
+        )
+
+    def add_bulk(self, jobs: Sequence[Mapping[str, Any]]) -> list[Job]:
+        """See `Queue.add_bulk`."""
+        return self._jobs(self._sender.add(self._wishes(jobs)), jobs)

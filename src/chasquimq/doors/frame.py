@@ -1,0 +1,64 @@
+"""What both doors to a queue are built on: a sender, the workers' group, and the jobs' defaults.
+
+Every subject has three classes. The first checks arguments and makes steps of them, without I/O;
+the other two have the public methods, and only drive those steps, with and without await.
+"""
+
+from typing import TypeVar
+
+from chasquimq.arguments import JobDefaults
+from chasquimq.broker.call import Steps
+from chasquimq.engine.producing import Producing
+from chasquimq.engine.sender import Sender, SyncSender
+from chasquimq.job import ResultSource
+
+T = TypeVar("T")
+
+
+class Frame:
+    """What is known of a queue without asking the server."""
+
+    def __init__(self, producing: Producing, group: str, defaults: JobDefaults) -> None:
+        """`producing` has the steps of everything that changes the queue."""
+        self._producing = producing
+        self._group = group
+        self._defaults = defaults
+        self._is_closed = False
+
+    @property
+    def name(self) -> str:
+        """The queue's name."""
+        return self._producing.keys.name
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._is_closed
+
+    def _source(self) -> ResultSource | None:
+        """Whom a job that this queue returns may ask for more; None if it cannot."""
+        return None
+
+
+class AsyncFrame(Frame):
+    """The same with a sender for event loops."""
+
+    def __init__(self, sender: Sender, group: str, defaults: JobDefaults) -> None:
+        """Nothing is connected yet."""
+        super().__init__(sender.producing, group, defaults)
+        self._sender = sender
+
+    async def _drive(self, steps: Steps[T]) -> T:
+        return await self._sender.drive(steps)
+
+
+class SyncFrame(Frame):
+    """The same with a sender for ordinary functions."""
+
+    def __init__(self, sender: SyncSender, group: str, defaults: JobDefaults) -> None:
+        """Nothing is connected yet."""
+        super().__init__(sender.producing, group, defaults)
+        self._sender = sender
+
+    def _drive(self, steps: Steps[T]) -> T:
+        return self._sender.drive(steps)
