@@ -4,7 +4,6 @@ Everything is bounded: of long structures the beginning is looked at, and it is 
 `inspect.py` no role of the engine uses this.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -14,14 +13,13 @@ from chasquimq.broker import repeats
 from chasquimq.broker.call import Call, Reply, Steps, call, checked, command
 from chasquimq.errors import DecodeError
 from chasquimq.wire.envelope import decode
-from chasquimq.wire.keys import QueueKeys, is_known
+from chasquimq.wire.keys import QueueKeys, glob_of, is_known
 from chasquimq.wire.member import decode_member
 
 MOST_LOOKED_AT = 1_000
 """Members, specs, deliveries and dead letters that are looked at, of each."""
 _SCAN_COUNT = 1_000
 _RECENT_MS = 3_600_000
-_GLOB = re.compile(rb"([*?\[\]\\])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +144,7 @@ def _questions(keys: QueueKeys, group: str, now_ms: int, lease_ms: int) -> tuple
 
 def _scan(keys: QueueKeys, most_keys: int) -> Steps[tuple[set[bytes], bool]]:
     """The keys under the queue's tag, and whether the whole keyspace was walked through."""
-    pattern = _GLOB.sub(rb"\\\1", keys.tag) + b"*"
+    pattern = glob_of(keys, b"*")
     found: set[bytes] = set()
     cursor, seen = b"0", 0
     while seen < most_keys:
