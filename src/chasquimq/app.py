@@ -1,7 +1,7 @@
 """`Chasqui`: the tasks of a program by name, their queues, and workers that run them."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from types import MappingProxyType, TracebackType
@@ -23,7 +23,7 @@ from chasquimq.worker import Handler, Worker
 P = ParamSpec("P")
 R = TypeVar("R")
 
-Lifespan: TypeAlias = Callable[[], AsyncGenerator[None, None]]
+Lifespan: TypeAlias = Callable[[], AsyncIterator[None]]
 
 _MOST_NAMES_SHOWN = 20
 
