@@ -35,9 +35,17 @@ def command(
     """
 
     async def look() -> tuple[list[Job], str | None]:
+        found: list[Job] = []
+        place = cursor
         async with opened(session, queue, group) as open_queue:
-            page = await open_queue.get_jobs_page(state, cursor=cursor, limit=limit)
-            return page.jobs, page.next_cursor
+            while True:
+                # A page may be short, even empty, although there are more.
+                left = limit - len(found)
+                page = await open_queue.get_jobs_page(state, cursor=place, limit=left)
+                found += page.jobs
+                place = page.next_cursor
+                if place is None or len(found) >= limit:
+                    return found, place
 
     jobs, next_cursor = run(look())
     if session.as_json:

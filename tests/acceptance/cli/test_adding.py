@@ -1,5 +1,7 @@
 """`add`: data in every form, and what is wrong with it."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from chasquimq import Queue
@@ -36,10 +38,11 @@ def test_an_id_of_ones_own_is_added_once(done, queue_name):
 def test_a_job_may_run_later_with_rules_of_its_own(done, queue_name):
     done("add", queue_name, "x", "--delay", "2m", "--attempts", "7", "--backoff",
          "exponential:1s:5m", "--job-id", "j1")  # fmt: skip
-    done("add", queue_name, "y", "--at", "2100-01-01T00:00:00Z")
+    at = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
+    done("add", queue_name, "y", "--at", at.isoformat())
     first, second = done("delayed", "ls", queue_name, "--json").lines
-    assert (first["id"], first["due_ms"] - first["created_at_ms"]) == ("j1", 120_000)
-    assert second["due_ms"] == 4_102_444_800_000
+    assert (first["id"], (first["due_ms"] - first["created_at_ms"]) // 60_000) == ("j1", 2)
+    assert second["due_ms"] == at.timestamp() * 1_000
 
 
 async def test_a_bulk_takes_the_data_of_each_line(done, server, queue_name):
@@ -58,6 +61,7 @@ async def test_a_bulk_without_a_name_takes_whole_jobs(done, server, queue_name, 
     assert done("counts", queue_name, "--json").json["delayed"] == 1
 
 
+@pytest.mark.servers("valkey")
 @pytest.mark.parametrize(
     ("arguments", "stdin", "told"),
     [

@@ -66,7 +66,7 @@ async def test_peek_has_the_documented_columns_where_there_is_room(done, server,
     assert max(map(len, narrow.splitlines())) <= 80
     for shown in (wide, narrow):
         assert "unrecoverable" in shown
-        assert "such address" in shown
+        assert "address" in shown
 
 
 def test_an_empty_dead_letter_queue_says_so(done, queue_name):

@@ -54,6 +54,7 @@ def test_the_next_fires_of_a_stored_job_are_counted_from_its_window(done, queue_
     assert (second - first, third - second) == (3_600_000, 3_600_000)
 
 
+@pytest.mark.servers("valkey")
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
