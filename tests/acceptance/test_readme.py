@@ -31,6 +31,7 @@ FRAGMENT_PAGES = (
     "recurring",
     "results-and-events",
     "retries-and-dlq",
+    "tasks",
 )
 
 

@@ -50,11 +50,11 @@ def worker_options(function: options.Function) -> options.Function:
     "worker",
     cls=options.Command,
     examples=[
-        "chasqui worker tasks:app                      the app in tasks.py, all its queues",
-        "chasqui worker tasks:handle emails            a function of one Job, queue emails",
-        "chasqui worker tasks:app --reload             while you write it",
-        "chasqui worker tasks:app --burst              until the queue is empty",
-        "chasqui worker tasks:app --processes 4 -c 50 --max-jobs 10000",
+        "chasqui worker tasks:app              # the app in tasks.py, all its queues",
+        "chasqui worker tasks:handle emails    # a function of one Job, for one queue",
+        "chasqui worker tasks:app --reload     # while you write it",
+        "chasqui worker tasks:app --burst      # until there is nothing left to do",
+        "chasqui worker tasks:app --processes 4 --concurrency 50 --max-jobs 10000",
     ],
 )
 @click.argument("target", metavar="MODULE:NAME")
