@@ -1,125 +1,33 @@
-"""ChasquiMQ: a job queue and message broker on Redis Streams with MessagePack payloads."""
+"""ChasquiMQ: a job queue and message broker on Redis Streams with MessagePack payloads.
 
+The names are those of `names.py`. They are loaded together when the first of them is used, so that
+importing the package, which the command line does to show its help, costs next to nothing.
+"""
+
+import importlib
 import logging
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as _package_version
+from typing import TYPE_CHECKING, Any
 
-from chasquimq.answers import JobsPage
-from chasquimq.arguments import BackoffLike, DelayMsLike, MissedFiresLike, RepeatLike
-from chasquimq.broker.browse import JobLogs
-from chasquimq.broker.inspect import Counts, JobState
-from chasquimq.broker.options import CredentialProvider
-from chasquimq.config import RetryConfig
-from chasquimq.engine import Consumer, Producer, Scheduler
-from chasquimq.engine.outcomes import JobResult, OutcomeStatus
-from chasquimq.errors import (
-    ChasquiError,
-    ConfigError,
-    ConnectionFailedError,
-    DecodeError,
-    DlqReason,
-    EncodeError,
-    HandlerError,
-    JobFailedError,
-    NotSupportedError,
-    OutcomeUnknownError,
-    QueueBusyError,
-    QueueFullError,
-    RateLimitError,
-    RedisError,
-    ServerReplyError,
-    ServerTooOldError,
-    ShutdownError,
-    UnrecoverableError,
-    WaitForResultTimeoutError,
-)
-from chasquimq.events import QueueEvents
-from chasquimq.flows import FlowProducer
-from chasquimq.handling import Handler
-from chasquimq.job import Job
-from chasquimq.payloads import decode_payload, encode_payload
-from chasquimq.queue import Queue
-from chasquimq.recurring import describe, next_fires
-from chasquimq.sync_queue import SyncQueue
-from chasquimq.wire.event import QueueEvent
-from chasquimq.wire.repeat import MissedFiresPolicy, RepeatableMeta, RepeatPattern
-from chasquimq.wire.retry import BackoffSpec
-from chasquimq.worker import Worker
+if TYPE_CHECKING:
+    from chasquimq.names import *  # noqa: F403
+    from chasquimq.names import __all__ as __all__
+    from chasquimq.names import __version__ as __version__
+else:
 
-try:
-    __version__ = _package_version("chasquimq")
-except PackageNotFoundError:  # run from a source tree that was not installed
-    __version__ = "0+unknown"
+    def __getattr__(name: str) -> Any:  # noqa: ANN401 -- whatever the name stands for
+        # Not `from chasquimq import names`, which would ask here for `names` first.
+        names = importlib.import_module("chasquimq.names")
+        # With the names come the modules they live in, so `chasquimq.errors` is found here too.
+        globals().update({each: getattr(names, each) for each in names.__all__})
+        globals().update(__all__=names.__all__, __version__=names.__version__)
+        if name in globals():
+            return globals()[name]
+        msg = f"module 'chasquimq' has no attribute {name!r}"
+        raise AttributeError(msg, name=name, obj=names)
 
-__all__ = [
-    # Adding and running jobs
-    "Queue",
-    "SyncQueue",
-    "Worker",
-    "Job",
-    "Handler",
-    "RetryConfig",
-    "BackoffSpec",
-    "FlowProducer",
-    "encode_payload",
-    "decode_payload",
-    # Watching them
-    "QueueEvents",
-    "QueueEvent",
-    "Counts",
-    "JobState",
-    "JobsPage",
-    "JobLogs",
-    "JobResult",
-    "OutcomeStatus",
-    "DlqReason",
-    # Recurring jobs
-    "RepeatPattern",
-    "RepeatableMeta",
-    "MissedFiresPolicy",
-    "next_fires",
-    "describe",
-    # The engine's own classes: `chasquimq.engine` has the rest
-    "Producer",
-    "Consumer",
-    "Scheduler",
-    # What arguments may be
-    "DelayMsLike",
-    "BackoffLike",
-    "RepeatLike",
-    "MissedFiresLike",
-    "CredentialProvider",
-    # Errors
-    "ChasquiError",
-    "RedisError",
-    "ConnectionFailedError",
-    "OutcomeUnknownError",
-    "ServerReplyError",
-    "ServerTooOldError",
-    "EncodeError",
-    "DecodeError",
-    "ConfigError",
-    "ShutdownError",
-    "QueueFullError",
-    "QueueBusyError",
-    "UnrecoverableError",
-    "HandlerError",
-    "RateLimitError",
-    "JobFailedError",
-    "WaitForResultTimeoutError",
-    "NotSupportedError",
-    "version",
-]
+    def __dir__() -> list[str]:
+        __getattr__("__all__")
+        return sorted(globals())
 
-
-def version() -> str:
-    """The version of this package."""
-    return __version__
-
-
-# Public names present themselves under the package, not under the module they happen to live in.
-for _value in [globals()[_name] for _name in __all__]:
-    if isinstance(_value, type) and _value.__module__.startswith("chasquimq."):
-        _value.__module__ = "chasquimq"
 
 logging.getLogger("chasquimq").addHandler(logging.NullHandler())

@@ -117,10 +117,9 @@ def checked_name(name: str) -> str:
     return given.text("name", name)
 
 
-def producer_config(name: str, **given: Any) -> ProducerConfig:  # noqa: ANN401 -- checked there
+def producer_config(name: str, **settings: Any) -> ProducerConfig:  # noqa: ANN401 -- checked there
     """A `ProducerConfig` from the front door's optional arguments; None takes the default."""
-    chosen = {key: value for key, value in given.items() if value is not None}
-    return ProducerConfig(queue_name=name, **chosen)
+    return ProducerConfig(queue_name=name, **given.chosen(**settings))
 
 
 def checked_limit(limit: int, name: str = "limit", least: int = 0) -> int:

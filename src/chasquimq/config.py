@@ -271,6 +271,18 @@ class PromoterConfig:
         )  # fmt: skip
 
 
+def ttl_secs(result_ttl_ms: int | timedelta | None) -> int | None:
+    """How long results are kept, in whole seconds, rounded up; None for the default."""
+    if isinstance(result_ttl_ms, timedelta):
+        result_ttl_ms = in_unit_of("result_ttl_ms", result_ttl_ms)
+    if result_ttl_ms is None:
+        return None
+    if isinstance(result_ttl_ms, bool) or result_ttl_ms <= 0:
+        msg = f"result_ttl_ms must be positive; got {result_ttl_ms}"
+        raise ConfigError(msg)
+    return -(-result_ttl_ms // 1_000)
+
+
 def _require_counts(config: object, *names: str, least: int = 0) -> None:
     known = {each.name for each in fields(config)}  # type: ignore[arg-type]
     for name in names:

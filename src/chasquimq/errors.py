@@ -192,6 +192,26 @@ class HandlerError(ChasquiError):
         return type(self), self.args, vars(self)
 
 
+class TaskError(UnrecoverableError):
+    """A job that no task of the app can be given, now or later; the text ends with the code."""
+
+    def __str__(self) -> str:
+        """The message and the code: it is read in the dead letter, far from this class."""
+        return f"{self.message} [{self.code}]"
+
+
+class UnknownTaskError(TaskError):
+    """The app has no task of the job's name, and no fallback."""
+
+    code = "CMQ-013"
+
+
+class TaskArgumentsError(TaskError):
+    """The data of a job do not fit the parameters of its task."""
+
+    code = "CMQ-014"
+
+
 class JobFailedError(ChasquiError):
     """The job that was waited for ended in the dead-letter queue; `reason` says why."""
 

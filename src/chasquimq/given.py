@@ -136,6 +136,11 @@ def check_kind(name: str, value: object, kind: type) -> None:
         raise TypeError(msg)
 
 
+def chosen(**settings: Any) -> dict[str, Any]:  # noqa: ANN401 -- checked by who takes them
+    """The settings that were given; those that are None are left to their defaults."""
+    return {name: value for name, value in settings.items() if value is not None}
+
+
 def check_keys(what: str, raw: Mapping[str, Any], known: tuple[str, ...]) -> None:
     """`ValueError` that names the keys of `raw` that are not known."""
     unknown = sorted(map(repr, raw.keys() - set(known)))

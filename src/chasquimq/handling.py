@@ -1,9 +1,7 @@
 """Makes of a user's handler what the engine calls: a `Job` in, packed bytes out."""
 
 import asyncio
-import contextvars
 import functools
-import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
@@ -18,6 +16,7 @@ from chasquimq.errors import (
     UndecodableDataError,
     UnrecoverableError,
 )
+from chasquimq.handlers import in_thread, takes_one
 from chasquimq.job import Job
 from chasquimq.listeners import Listeners
 from chasquimq.wire.codec import pack, unpack
@@ -36,19 +35,10 @@ def checked_handler(handler: Handler) -> Handler:
     if not callable(handler):
         msg = f"handler must be a function of one Job, got {type(handler).__name__}"
         raise TypeError(msg)
-    if not _takes_one(handler):
+    if not takes_one(handler):
         msg = f"handler {handler!r} must take one argument, the Job"
         raise TypeError(msg)
     return handler
-
-
-def is_async(handler: Handler) -> bool:
-    """Whether calling it gives something to await, so that it needs no thread."""
-    while isinstance(handler, functools.partial):
-        handler = handler.func
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
-        getattr(handler, "__call__", None)  # noqa: B004 -- a class may make it a coroutine function
-    )
 
 
 def adapted(
@@ -76,7 +66,7 @@ def adapted(
             if threads is None:
                 value = await handler(job)
             else:
-                value = await _in_thread(threads, handler, job)
+                value = await in_thread(threads, functools.partial(handler, job))
             packed = _packed(value) if keeps_results and value is not None else None
         except (RateLimitError, asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
             raise  # it goes on later, or the worker was cut: this run has not failed
@@ -88,23 +78,6 @@ def adapted(
         return packed
 
     return run
-
-
-async def _in_thread(threads: Threads, handler: Callable[[Job], Any], job: Job) -> Any:  # noqa: ANN401
-    """Run a plain function in a thread, in this run's context; await what is awaitable."""
-    context = contextvars.copy_context()
-    value = await threads.run(functools.partial(context.run, handler, job))
-    return await value if inspect.isawaitable(value) else value
-
-
-def _takes_one(handler: Handler) -> bool:
-    try:
-        inspect.signature(handler).bind(None)
-    except TypeError:
-        return False
-    except ValueError:
-        return True  # some built-ins do not tell
-    return True
 
 
 def _packed(value: Any) -> bytes:  # noqa: ANN401 -- the handler's value

@@ -5,18 +5,20 @@ import logging
 import signal
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from chasquimq.broker.options import ConnectionOptions, CredentialProvider
 from chasquimq.broker.url import parse_url
-from chasquimq.config import ConsumerConfig, RateLimitScope, RetryConfig, SchedulerConfig
+from chasquimq.config import ConsumerConfig, RateLimitScope, RetryConfig, SchedulerConfig, ttl_secs
 from chasquimq.engine import signals
 from chasquimq.engine.crew import Crew
 from chasquimq.engine.scribe import Scribe
 from chasquimq.engine.threads import Threads
 from chasquimq.engine.traces import Traces
 from chasquimq.errors import ChasquiError, ConfigError, ShutdownError
-from chasquimq.handling import Handler, adapted, checked_handler, is_async
+from chasquimq.given import chosen
+from chasquimq.handlers import is_async
+from chasquimq.handling import Handler, adapted, checked_handler
 from chasquimq.listeners import Listener, Listeners
 from chasquimq.metrics import NO_METRICS, MetricsSink
 from chasquimq.monitor import Monitor, Watched
@@ -86,18 +88,18 @@ class Worker:
         if metrics_port is not None:
             self._monitor = Monitor(metrics_host, metrics_port, queue=queue_name, metrics=metrics)
             metrics = self._monitor.sink
-        given: dict[str, Any] = {
-            "consumer_id": consumer_id,
-            "block_ms": read_block_ms,
-            "batch": read_count,
-            "claim_min_idle_ms": claim_min_idle_ms,
-            "max_payload_bytes": max_payload_bytes,
-            "dlq_max_stream_len": dlq_max_stream_len,
-            "result_ttl_secs": _whole_seconds(result_ttl_ms),
-            "retry": retry,
-            "shutdown_deadline_secs": shutdown_deadline_secs,
-            "metrics": metrics,
-        }
+        settings = chosen(
+            consumer_id=consumer_id,
+            block_ms=read_block_ms,
+            batch=read_count,
+            claim_min_idle_ms=claim_min_idle_ms,
+            max_payload_bytes=max_payload_bytes,
+            dlq_max_stream_len=dlq_max_stream_len,
+            result_ttl_secs=ttl_secs(result_ttl_ms),
+            retry=retry,
+            shutdown_deadline_secs=shutdown_deadline_secs,
+            metrics=metrics,
+        )
         self._config = ConsumerConfig(
             queue_name=queue_name,
             concurrency=concurrency,
@@ -114,7 +116,7 @@ class Worker:
             log_max_stream_len=log_max_stream_len,
             log_max_line_bytes=log_max_line_bytes,
             events_progress_enabled=events_progress_enabled,
-            **{key: value for key, value in given.items() if value is not None},
+            **settings,
         )
         self._target = parse_url(redis_url, tls=tls)
         self._options = ConnectionOptions(
@@ -128,8 +130,7 @@ class Worker:
         self._running: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
         self._crew: Crew | None = None
-        self._is_paused = False
-        self._is_ready = False
+        self._is_paused = self._is_ready = False
         self._decided = asyncio.Event()
         self._listeners = Listeners(EVENTS.__contains__, ", ".join(EVENTS))
 
@@ -246,9 +247,15 @@ class Worker:
         """How many listen to `event`."""
         return self._listeners.count(event)
 
-    async def close(self) -> None:
-        """Tell the worker to stop, and return at once; `run` returns when it has drained."""
+    async def close(self, *, force: bool = False) -> None:
+        """Tell the worker to stop, and return at once; `run` returns when it has drained.
+
+        With `force` it does not wait for running handlers: they are cancelled now, and their jobs
+        handed back with the run counted, as after a second signal.
+        """
         self._begin_stop("close was called")
+        if force and self._crew is not None:
+            self._crew.cut()
 
     async def __aenter__(self) -> Self:
         """The worker itself."""
@@ -362,12 +369,3 @@ def _scheduler(
         events_enabled=events_enabled,
         metrics=metrics or NO_METRICS,
     )
-
-
-def _whole_seconds(result_ttl_ms: int | None) -> int | None:
-    if result_ttl_ms is None:
-        return None
-    if isinstance(result_ttl_ms, bool) or result_ttl_ms <= 0:
-        msg = f"result_ttl_ms must be positive; got {result_ttl_ms}"
-        raise ConfigError(msg)
-    return -(-result_ttl_ms // 1_000)

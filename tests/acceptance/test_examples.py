@@ -15,6 +15,14 @@ MAX_LINES = 60
 
 # What each example must print, in this order, other lines in between.
 SAYS = {
+    "app_registry.py": [
+        r"prices are loaded",
+        r"two apples: 6",
+        r"a pear, later: 4",
+        r"called directly: 3",
+        r"no task is named 'totl'; this app has log-line, total: .* \[CMQ-013\]",
+        r"prices are gone",
+    ],
     "bulk.py": [
         r"10000 jobs added, [\d,]+ a second",
         r"not added: \[False, False, False, False, True\]",
@@ -111,6 +119,11 @@ SAYS = {
         r"0\.png by job-images",
         r"7\.png by job-images",
         r"1\.6 s of work in",
+    ],
+    "tasks.py": [
+        r"added ship \{'item': 'apple', 'count': 2\}",
+        r"added thank-you",
+        r"added ship \{'item': 'unicorn'\}",
     ],
     "unique_jobs.py": [
         r"deduplicated: \[False, True\]",

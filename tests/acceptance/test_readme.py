@@ -34,6 +34,7 @@ FRAGMENT_PAGES = (
     "results-and-events",
     "retries-and-dlq",
     "workers",
+    "tasks",
 )
 
 

@@ -9,6 +9,7 @@ from typing import Any, assert_type
 
 from chasquimq import (
     BackoffSpec,
+    Chasqui,
     Consumer,
     Counts,
     DlqReason,
@@ -220,3 +221,34 @@ async def on_the_engines_level() -> None:
     Consumer.from_config(None, engine.SchedulerConfig())  # type: ignore[arg-type]
     await Scheduler("redis://localhost", "emails", tick_interval_ms=5).run()
     await engine.Promoter(None, "emails").run()
+
+
+app = Chasqui("emails", redis_url="redis://localhost")
+
+
+@app.task
+async def bare(to: str, subject: str = "hi") -> int:
+    return len(to + subject)
+
+
+@app.task("other", attempts=3, timeout=timedelta(seconds=5))
+def named(job: Job, to: str) -> str:
+    return job.id + to
+
+
+async def tasks() -> None:
+    assert_type(await bare("ada"), int)
+    assert_type(named(Job("1", "other", None), "ada"), str)
+    assert_type(await bare.add("ada", subject="x"), Job)
+    assert_type(await named.add("ada"), Job)
+    assert_type(named.add_sync(to="ada"), Job)
+    assert_type(await bare.options(delay=timedelta(hours=1)).add("ada"), Job)
+    assert_type(app.worker(concurrency=5), Worker)
+    assert_type(app.queue(), Queue)
+    assert_type(app.sync_queue("other"), SyncQueue)
+
+    await bare.add(5)  # type: ignore[arg-type]
+    await bare.add("ada", to="ada")  # type: ignore[misc]
+    await named.add()  # type: ignore[call-arg]
+    bare.options(delay="1h")  # type: ignore[arg-type]
+    app.task(retries=5)  # type: ignore[call-overload]

@@ -13,14 +13,14 @@ from inspect import isawaitable
 from typing import Any, TypeAlias
 
 from chasquimq.broker.options import CredentialProvider
-from chasquimq.config import ConsumerConfig, RetryConfig
+from chasquimq.config import ConsumerConfig, RetryConfig, ttl_secs
 from chasquimq.engine.admission import Run
 from chasquimq.engine.crew import Crew
 from chasquimq.engine.executor import Handler as CrewHandler
 from chasquimq.engine.job import Job
 from chasquimq.engine.runnable import Runnable
-from chasquimq.errors import ConfigError, DecodeError, UndecodableDataError
-from chasquimq.given import BytesLike, in_unit_of
+from chasquimq.errors import DecodeError, UndecodableDataError
+from chasquimq.given import BytesLike, chosen
 from chasquimq.metrics import MetricsSink
 from chasquimq.wire.codec import unpack
 from chasquimq.wire.envelope import Envelope, Inline
@@ -73,18 +73,18 @@ class Consumer(Runnable[ConsumerConfig]):
         metrics: MetricsSink | None = None,
     ) -> None:
         """None takes the default of `ConsumerConfig`; a `concurrency` of 0 is 1."""
-        settings: dict[str, Any] = {
-            "consumer_id": consumer_id,
-            "block_ms": read_block_ms,
-            "batch": read_count,
-            "claim_min_idle_ms": claim_min_idle_ms,
-            "max_payload_bytes": max_payload_bytes,
-            "dlq_max_stream_len": dlq_max_stream_len,
-            "result_ttl_secs": _whole_seconds(result_ttl_ms),
-            "retry": retry,
-            "shutdown_deadline_secs": shutdown_deadline_secs,
-            "metrics": metrics,
-        }
+        settings = chosen(
+            consumer_id=consumer_id,
+            block_ms=read_block_ms,
+            batch=read_count,
+            claim_min_idle_ms=claim_min_idle_ms,
+            max_payload_bytes=max_payload_bytes,
+            dlq_max_stream_len=dlq_max_stream_len,
+            result_ttl_secs=ttl_secs(result_ttl_ms),
+            retry=retry,
+            shutdown_deadline_secs=shutdown_deadline_secs,
+            metrics=metrics,
+        )
         config = ConsumerConfig(
             queue_name=queue_name,
             concurrency=concurrency or 1,
@@ -94,7 +94,7 @@ class Consumer(Runnable[ConsumerConfig]):
             delayed_enabled=delayed_enabled,
             run_scheduler=run_scheduler,
             store_results=store_results,
-            **{name: value for name, value in settings.items() if value is not None},
+            **settings,
         )
         scheduler = replace(
             config.scheduler,
@@ -161,14 +161,3 @@ def _payload(envelope: Envelope) -> Any:  # noqa: ANN401 -- the user's
         return unpack(envelope.payload.packed)
     except DecodeError as error:
         raise UndecodableDataError(error.message) from error
-
-
-def _whole_seconds(result_ttl_ms: int | timedelta | None) -> int | None:
-    if isinstance(result_ttl_ms, timedelta):
-        result_ttl_ms = in_unit_of("result_ttl_ms", result_ttl_ms)
-    if result_ttl_ms is None:
-        return None
-    if isinstance(result_ttl_ms, bool) or result_ttl_ms <= 0:
-        msg = f"result_ttl_ms must be positive; got {result_ttl_ms}"
-        raise ConfigError(msg)
-    return -(-result_ttl_ms // 1_000)

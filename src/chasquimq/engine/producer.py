@@ -7,7 +7,7 @@ Both drive the same steps, so what one adds the other can cancel, replay and rea
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from chasquimq import given
 from chasquimq.broker.options import ConnectionOptions, CredentialProvider
@@ -50,14 +50,13 @@ class Producer:
         events_enabled: bool | None = None,
     ) -> None:
         """Nothing is connected before the first call; None takes the config's default."""
-        settings: dict[str, Any] = {
-            "pool_size": pool_size,
-            "max_stream_len": max_stream_len,
-            "max_delay_secs": max_delay_secs,
-            "overflow": overflow,
-            "events_enabled": events_enabled,
-        }
-        chosen = {name: value for name, value in settings.items() if value is not None}
+        chosen = given.chosen(
+            pool_size=pool_size,
+            max_stream_len=max_stream_len,
+            max_delay_secs=max_delay_secs,
+            overflow=overflow,
+            events_enabled=events_enabled,
+        )
         options = ConnectionOptions(
             credential_provider=credential_provider, reconnect_max_attempts=reconnect_max_attempts
         )

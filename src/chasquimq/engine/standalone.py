@@ -20,6 +20,7 @@ from chasquimq.engine.promoter import PromoterRole
 from chasquimq.engine.role import Role
 from chasquimq.engine.runnable import C, Runnable
 from chasquimq.engine.scheduler import SchedulerRole
+from chasquimq.given import chosen
 from chasquimq.wire.keys import QueueKeys
 
 # How long a stop waits for a server that does not answer: for the step that is under way, then to
@@ -98,7 +99,7 @@ class Promoter(_Leader[PromoterConfig]):
         """None takes the default of `PromoterConfig`."""
         config = PromoterConfig(
             queue_name=queue_name,
-            **_chosen(
+            **chosen(
                 poll_interval_ms=poll_interval_ms,
                 promote_batch=promote_batch,
                 max_stream_len=max_stream_len,
@@ -134,7 +135,7 @@ class Scheduler(_Leader[SchedulerConfig]):
         """None takes the default of `SchedulerConfig`."""
         config = SchedulerConfig(
             queue_name=queue_name,
-            **_chosen(
+            **chosen(
                 tick_interval_ms=tick_interval_ms,
                 batch=batch,
                 max_stream_len=max_stream_len,
@@ -146,7 +147,3 @@ class Scheduler(_Leader[SchedulerConfig]):
 
     def _role(self, connection: Connection) -> SchedulerRole:
         return SchedulerRole(connection, self._config)
-
-
-def _chosen(**settings: Any) -> dict[str, Any]:  # noqa: ANN401 -- checked by the config
-    return {name: value for name, value in settings.items() if value is not None}

@@ -5,6 +5,7 @@ only what is between them, so that a whole queue lives in one cluster slot, in r
 Nothing is escaped, which is why a queue name may not contain braces itself.
 """
 
+import inspect
 import re
 from dataclasses import dataclass, field
 from typing import Any
@@ -107,6 +108,17 @@ class QueueKeys:
     def trace(self, job_id: str | bytes) -> bytes:
         """What a job carries of the trace in which it was added (ours)."""
         return self.tag + b":trace:" + _as_bytes(job_id)
+
+
+def is_known(keys: QueueKeys, key: bytes) -> bool:
+    """Whether a key under the queue's tag is of a kind that a queue has."""
+    return key in once_a_queue(keys) or key.startswith(_prefixes(keys))
+
+
+def _prefixes(keys: QueueKeys) -> tuple[bytes, ...]:
+    """What the keys begin with that exist once per job, spec or producer."""
+    methods = inspect.getmembers(keys, inspect.ismethod)
+    return tuple(method(b"") for name, method in methods if not name.startswith("_"))
 
 
 def once_a_queue(keys: QueueKeys) -> list[bytes]:

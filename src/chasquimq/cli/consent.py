@@ -1,0 +1,20 @@
+"""Asks before something is destroyed."""
+
+import sys
+
+import click
+
+from chasquimq.cli.problems import Refusal
+
+
+def consent(question: str, *, yes: bool) -> None:
+    """Return if the user agrees; `--yes` agrees beforehand.
+
+    Where there is no terminal nobody can be asked, and the answer is no.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        msg = f"refused to {question}: there is no terminal to ask on, so add --yes"
+        raise Refusal(msg)
+    click.confirm(f"{question}?", abort=True, err=True)

@@ -1,0 +1,76 @@
+"""`chasqui jobs`: the jobs of a queue that are in one state, a page at a time."""
+
+import click
+
+from chasquimq.cli import options
+from chasquimq.cli.options import Session
+from chasquimq.cli.render import away, emit, short, show, table
+from chasquimq.cli.run import opened, run
+from chasquimq.clock import SYSTEM_CLOCK
+from chasquimq.job import Job
+
+STATES = ("waiting", "active", "delayed", "completed", "failed")
+
+
+@click.command(
+    "jobs",
+    cls=options.Command,
+    examples=["chasqui jobs emails", "chasqui jobs emails --state failed --limit 100"],
+)
+@options.queue_argument
+@click.option(
+    "--state", type=click.Choice(STATES), default="waiting", show_default=True, help="Which jobs."
+)
+@options.limit_option(20, "Show so many at most.")
+@click.option("--cursor", metavar="CURSOR", help="Go on where an earlier page ended.")
+@options.group_option
+@options.session
+def command(
+    queue: str, *, state: str, limit: int, cursor: str | None, group: str, session: Session
+) -> None:
+    """List the jobs that are waiting, active, delayed, completed or failed.
+
+    Where there are more, the last line says how to see them. With --json each job is a line, and a
+    last line {"next_cursor": ...} follows if there are more.
+    """
+
+    async def look() -> tuple[list[Job], str | None]:
+        found: list[Job] = []
+        place = cursor
+        async with opened(session, queue, group) as open_queue:
+            while True:
+                # A page may be short, even empty, although there are more.
+                left = limit - len(found)
+                page = await open_queue.get_jobs_page(state, cursor=place, limit=left)
+                found += page.jobs
+                place = page.next_cursor
+                if place is None or len(found) >= limit:
+                    return found, place
+
+    jobs, next_cursor = run(look())
+    if session.as_json:
+        for job in jobs:
+            emit(shape(job))
+        if next_cursor is not None:
+            emit({"next_cursor": next_cursor})
+        return
+    now_ms = SYSTEM_CLOCK.now_ms()
+    rows = [
+        (job.id, job.name, job.attempt, away(job.created_at_ms, now_ms), short(job.data))
+        for job in jobs
+    ]
+    columns = [f"{state}: {queue}", "name", "attempts", "created", "data"]
+    show(table(columns, rows or [["(none)"]], right=["attempts"]))
+    if next_cursor is not None:
+        click.echo(f"there are more: add --cursor {next_cursor}", err=True)
+
+
+def shape(job: Job) -> dict[str, object]:
+    """A job for programs."""
+    return {
+        "id": job.id,
+        "name": job.name,
+        "data": job.data,
+        "attempts": job.attempt,
+        "created_at_ms": job.created_at_ms,
+    }

@@ -1,0 +1,70 @@
+"""`chasqui queues`: which queues a server has."""
+
+import click
+
+from chasquimq.broker.survey import Depths, FoundQueues, depths, queues
+from chasquimq.cli import options
+from chasquimq.cli.options import Session
+from chasquimq.cli.render import emit, show, table
+from chasquimq.cli.run import reading, run
+from chasquimq.wire.keys import QueueKeys
+
+_NUMBERS = ("waiting", "active", "delayed", "dead")
+
+
+@click.command("queues", cls=options.Command, examples=["chasqui queues"])
+@options.limit_option(100, "Show so many queues at most.")
+@click.option(
+    "--scan",
+    type=click.IntRange(min=1),
+    default=1_000_000,
+    show_default=True,
+    metavar="N",
+    help="Look at so many keys of the server at most.",
+)
+@options.group_option
+@options.session
+def command(limit: int, scan: int, group: str, session: Session) -> None:
+    """List the queues of a server, and how full they are.
+
+    The keys of the server are walked with SCAN, which does not hold it up. In a cluster only one
+    node is looked at.
+    """
+    found, standing = run(_look(session, scan, limit, group))
+    if session.as_json:
+        for name, depth in standing.items():
+            emit({"queue": name, **_shape(depth), "paused": depth.is_paused})
+        return
+    rows = [
+        (name, *_shape(depth).values(), "yes" if depth.is_paused else "")
+        for name, depth in standing.items()
+    ]
+    show(table(["queue", *_NUMBERS, "paused"], rows or [["(none)"]], right=_NUMBERS))
+    if len(found.names) > limit:
+        click.echo(f"{len(found.names) - limit} more: raise --limit", err=True)
+    if not found.is_complete:
+        click.echo(f"looked at {scan} keys only: raise --scan to see the rest", err=True)
+
+
+async def _look(
+    session: Session, scan: int, limit: int, group: str
+) -> tuple[FoundQueues, dict[str, Depths]]:
+    async with reading(session) as reader:
+        found = await reader.walk(queues(most_keys=scan))
+    standing = {}
+    for name in found.names[:limit]:
+        # A connection each: in a cluster every queue has a place of its own.
+        keys = QueueKeys(name)
+        async with reading(session, keys.tag) as reader:
+            standing[name] = await reader.ask(depths(keys, group))
+    return found, standing
+
+
+def _shape(depth: Depths) -> dict[str, int]:
+    active = depth.pending or 0
+    return {
+        "waiting": max(0, depth.stream - active),
+        "active": active,
+        "delayed": depth.delayed,
+        "dead": depth.dlq,
+    }

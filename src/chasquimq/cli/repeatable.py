@@ -1,0 +1,326 @@
+"""`chasqui repeatable`: recurring jobs."""
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Any
+
+import click
+
+from chasquimq.broker.repeats import StoredSpec
+from chasquimq.broker.survey import spec as one_spec
+from chasquimq.broker.survey import specs
+from chasquimq.cli import options, values
+from chasquimq.cli.options import Session
+from chasquimq.cli.problems import Refusal
+from chasquimq.cli.render import away, emit, facts, instant, panel, say, show, table
+from chasquimq.cli.run import opened, reading, run
+from chasquimq.clock import SYSTEM_CLOCK
+from chasquimq.queue import Queue
+from chasquimq.recurring import describe, next_fires, pattern_of
+from chasquimq.wire.keys import QueueKeys
+from chasquimq.wire.repeat import MissedFiresPolicy, RepeatPattern
+
+_PREVIEWED = 3
+_NO_SUCH_KEY = "there is no recurring job {key!r} in {queue!r}: see  chasqui repeatable ls {queue}"
+
+key_argument = click.argument("key")
+
+
+@click.group(
+    "repeatable",
+    cls=options.Group,
+    examples=[
+        "chasqui repeatable add reports digest --cron '0 8 * * MON' --tz Europe/Berlin",
+        "chasqui repeatable ls reports",
+    ],
+)
+def command() -> None:
+    """See, add, pause, resume, run or remove recurring jobs."""
+
+
+@command.command("ls", examples=["chasqui repeatable ls reports"])
+@options.queue_argument
+@options.limit_option(100, "Show so many at most.")
+@options.session
+def ls(queue: str, limit: int, session: Session) -> None:
+    """List recurring jobs, the one that fires next on top."""
+    keys = QueueKeys(queue)
+
+    async def look() -> list[StoredSpec]:
+        async with reading(session, keys.tag) as reader:
+            return await reader.walk(specs(keys, limit=limit))
+
+    found = run(look())
+    if session.as_json:
+        for stored in found:
+            emit(_shape(stored))
+        return
+    now_ms = SYSTEM_CLOCK.now_ms()
+    columns = [f"repeatable: {queue}", "job_name", "pattern", "tz", "next fire (ms)", "limit"]
+    show(table(columns, [_row(stored, now_ms) for stored in found] or [["(none)"]]))
+
+
+@command.command(
+    "add",
+    examples=[
+        "chasqui repeatable add reports digest --cron '0 8 * * MON' --tz Europe/Berlin",
+        "chasqui repeatable add health ping --every 30s --limit 100",
+        "chasqui repeatable add reports digest --cron '@daily' --dry-run",
+    ],
+)
+@options.queue_argument
+@click.argument("name")
+@click.argument("data", required=False)
+@click.option("--cron", metavar="EXPR", help="When: 5 or 6 fields, or @hourly, @daily, ...")
+@click.option(
+    "--every",
+    type=values.duration,
+    metavar="DURATION",
+    help="How often, instead of --cron: 30s, 5m, 2h.",
+)
+@click.option("--tz", metavar="ZONE", help="Zone of --cron: Europe/Berlin, +05:30.  [default: UTC]")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Fire so often at most.")
+@click.option(
+    "--start", type=values.instant, metavar="INSTANT", help="Not before, e.g. 2030-01-31T08:00:00Z."
+)
+@click.option("--end", type=values.instant, metavar="INSTANT", help="Not after.")
+@click.option("--attempts", type=click.IntRange(min=1), metavar="N", help="Run each so often.")
+@click.option(
+    "--backoff",
+    type=values.backoff,
+    metavar="BACKOFF",
+    help="Wait between runs: 5s, exponential:1s, or JSON.",
+)
+@click.option("--job-id", metavar="ID", help="First part of the ids of fired jobs, for the key.")
+@click.option(
+    "--missed-fires",
+    metavar="POLICY",
+    default="skip",
+    show_default=True,
+    help="After an outage: skip, fire-once, or fire-all:N (N at most).",
+)
+@click.option("--dry-run", is_flag=True, help="Only say when it would fire; store nothing.")
+@options.session
+def add(  # noqa: PLR0913 -- one parameter an option
+    queue: str,
+    name: str,
+    data: str | None,
+    *,
+    cron: str | None,
+    every: int | None,
+    tz: str | None,
+    limit: int | None,
+    start: datetime | None,
+    end: datetime | None,
+    missed_fires: str,
+    dry_run: bool,
+    session: Session,
+    **retry: Any,  # noqa: ANN401 -- as `upsert_repeatable_job` takes it
+) -> None:
+    """Store a recurring job; one of the same name and pattern is replaced.
+
+    DATA is JSON, @FILE with JSON, or - for JSON on stdin; left out it is null.
+    """
+    pattern = _pattern(cron, every, tz)
+    policy = _policy(missed_fires)
+    key, value = None, values.job_data(data)
+
+    async def store() -> str:
+        async with opened(session, queue) as open_queue:
+            job = await open_queue.upsert_repeatable_job(
+                name,
+                value,
+                repeat=pattern,
+                limit=limit,
+                start_after_ms=values.epoch_ms(start),
+                end_before_ms=values.epoch_ms(end),
+                missed_fires=policy,
+                **retry,
+            )
+            return job.id
+
+    fires = next_fires(pattern, _PREVIEWED, after=start)
+    if not dry_run:
+        key = run(store())
+    _tell_fires(session, key, pattern, fires)
+
+
+@command.command("next", examples=["chasqui repeatable next reports KEY --count 10"])
+@options.queue_argument
+@key_argument
+@click.option("--count", type=click.IntRange(min=1, max=1_000), default=5, show_default=True,
+              metavar="N", help="So many.")  # fmt: skip
+@options.session
+def next_(queue: str, key: str, count: int, session: Session) -> None:
+    """Show when a recurring job fires next."""
+    keys = QueueKeys(queue)
+
+    async def look() -> StoredSpec | None:
+        async with reading(session, keys.tag) as reader:
+            return await reader.walk(one_spec(keys, key))
+
+    stored = run(look())
+    if stored is None:
+        raise Refusal(_NO_SUCH_KEY.format(key=key, queue=queue))
+    if stored.spec is None:
+        msg = f"the recurring job {key!r} cannot be read: {stored.problem}"
+        raise Refusal(msg)
+    pattern = stored.spec.pattern
+    first = datetime.fromtimestamp(stored.due_ms / 1_000, next_fires(pattern, 1)[0].tzinfo)
+    _tell_fires(session, key, pattern, [first, *next_fires(pattern, count - 1, after=first)])
+
+
+@command.command("pause", examples=["chasqui repeatable pause reports KEY"])
+@options.queue_argument
+@key_argument
+@options.session
+def pause(queue: str, key: str, session: Session) -> None:
+    """Let the windows of a recurring job pass without firing."""
+    _switch(session, queue, key, "paused", Queue.pause_repeatable)
+
+
+@command.command("resume", examples=["chasqui repeatable resume reports KEY"])
+@options.queue_argument
+@key_argument
+@options.session
+def resume(queue: str, key: str, session: Session) -> None:
+    """Fire a paused recurring job again, from its next window on."""
+    _switch(session, queue, key, "resumed", Queue.resume_repeatable)
+
+
+@command.command("run", examples=["chasqui repeatable run reports KEY"])
+@options.queue_argument
+@key_argument
+@options.session
+def run_now(queue: str, key: str, session: Session) -> None:
+    """Fire a recurring job once, now, besides its windows."""
+
+    async def fire() -> str | None:
+        async with opened(session, queue) as open_queue:
+            return await open_queue.run_repeatable_now(key)
+
+    job_id = run(fire())
+    if job_id is None:
+        raise Refusal(_NO_SUCH_KEY.format(key=key, queue=queue))
+    if session.as_json:
+        emit({"key": key, "id": job_id})
+    else:
+        say(f"added {job_id}")
+
+
+@command.command("rm", examples=["chasqui repeatable rm reports KEY"])
+@options.queue_argument
+@key_argument
+@options.session
+def rm(queue: str, key: str, session: Session) -> None:
+    """Forget a recurring job; jobs it has fired stay. Done twice, the second says `not found`."""
+
+    async def forget() -> bool:
+        async with opened(session, queue) as open_queue:
+            return await open_queue.remove_repeatable_by_key(key)
+
+    removed = run(forget())
+    if session.as_json:
+        emit({"key": key, "removed": removed})
+    else:
+        say("removed" if removed else "not found")
+
+
+# The names of the reference command line.
+command.add_command(ls, "list")
+command.add_command(rm, "remove")
+
+
+def _switch(
+    session: Session,
+    queue: str,
+    key: str,
+    done: str,
+    act: Callable[[Queue, str], Awaitable[bool]],
+) -> None:
+    async def carry_out() -> bool:
+        async with opened(session, queue) as open_queue:
+            return await act(open_queue, key)
+
+    if not run(carry_out()):
+        raise Refusal(_NO_SUCH_KEY.format(key=key, queue=queue))
+    if session.as_json:
+        emit({"key": key, "paused": done == "paused"})
+    else:
+        say(f"{done} {key}")
+
+
+def _pattern(cron: str | None, every: int | None, tz: str | None) -> RepeatPattern:
+    if (cron is None) == (every is None):
+        msg = "say how it recurs, in one way: --cron EXPR or --every DURATION"
+        raise click.UsageError(msg)
+    if cron is not None:
+        return pattern_of(RepeatPattern.cron(cron, tz=tz))
+    if tz is not None:
+        msg = "--tz goes with --cron: an interval is the same in every zone"
+        raise click.UsageError(msg)
+    return pattern_of(RepeatPattern.every(every or 0))
+
+
+def _policy(text: str) -> MissedFiresPolicy:
+    kind, _, most = text.partition(":")
+    raw: dict[str, Any] = {"kind": kind}
+    if most:
+        if not most.isdecimal():
+            msg = f"--missed-fires {text!r}: behind the colon is a number, as in fire-all:10"
+            raise click.UsageError(msg)
+        raw["max_catchup"] = int(most)
+    return MissedFiresPolicy.from_dict(raw)
+
+
+def _tell_fires(
+    session: Session, key: str | None, pattern: RepeatPattern, fires: list[datetime]
+) -> None:
+    times = [values.epoch_ms(fire) or 0 for fire in fires]
+    if session.as_json:
+        emit(
+            {
+                "key": key,
+                "pattern": pattern.to_dict(),
+                "description": describe(pattern),
+                "next_fires_ms": times,
+            }
+        )
+        return
+    now_ms = SYSTEM_CLOCK.now_ms()
+    rows = [("", instant(time, now_ms)) for time in times[1:]]
+    first = ("next", instant(times[0], now_ms) if times else None)
+    title = "dry run: nothing is stored" if key is None else key
+    show(panel(title, [facts([("fires", describe(pattern)), first, *rows])]))
+
+
+def _shape(stored: StoredSpec) -> dict[str, Any]:
+    spec = stored.spec
+    policy = spec.missed_fires if spec else None
+    return {
+        "key": stored.key,
+        "job_name": spec.job_name if spec else None,
+        "pattern": spec.pattern.to_dict() if spec else None,
+        "description": describe(spec.pattern) if spec else None,
+        "next_fire_ms": stored.due_ms,
+        "limit": spec.limit if spec else None,
+        "fired": stored.fired,
+        "paused": stored.is_paused,
+        "start_after_ms": spec.start_after_ms if spec else None,
+        "end_before_ms": spec.end_before_ms if spec else None,
+        "missed_fires": policy.to_dict() if policy else None,
+        "problem": stored.problem or None,
+    }
+
+
+def _row(stored: StoredSpec, now_ms: int) -> tuple[object, ...]:
+    when = f"{stored.due_ms}\n{'paused' if stored.is_paused else away(stored.due_ms, now_ms)}"
+    if stored.spec is None:
+        return stored.key, "(unreadable)", stored.problem, "-", when, "-"
+    pattern, limit = stored.spec.pattern, stored.spec.limit
+    shown = f"{stored.fired} of {limit}" if limit else "-"
+    if pattern.kind == "cron":
+        text, zone = pattern.expression, pattern.tz or "UTC"
+    else:
+        text, zone = f"every {pattern.interval_ms}ms", "-"
+    return stored.key, stored.spec.job_name, text, zone, when, shown

@@ -1,0 +1,122 @@
+"""Turns what people type into values: durations, instants, JSON, backoffs."""
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)?")
+_UNIT_MS = {
+    None: 1,
+    "ms": 1,
+    "s": 1_000,
+    "m": 60_000,
+    "min": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+}
+_BACKOFF = re.compile(r"exponential:(?P<first>[^:]+)(?::(?P<most>[^:]+))?")
+
+
+def duration(text: str) -> int:
+    """Milliseconds of `250ms`, `30s`, `5m`, `2h`, `1d`; a bare number is milliseconds."""
+    found = _DURATION.fullmatch(text.strip().lower())
+    if found is None:
+        msg = f"{text!r} is no duration: write 250ms, 30s, 5m, 2h or 1d"
+        raise click.BadParameter(msg)
+    return int(float(found[1]) * _UNIT_MS[found[2]])
+
+
+def instant(text: str) -> datetime:
+    """The moment of `2030-01-31T08:00:00Z` or of epoch milliseconds; without an offset in UTC."""
+    try:
+        if text.isascii() and text.isdigit():
+            return datetime.fromtimestamp(int(text) / 1_000, UTC)
+        moment = datetime.fromisoformat(text)
+    except (ValueError, OverflowError, OSError):
+        msg = f"{text!r} is no instant: write 2030-01-31T08:00:00Z or epoch milliseconds"
+        raise click.BadParameter(msg) from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def backoff(text: str) -> int | dict[str, Any]:
+    """What `Queue.add` takes for `5s`, `exponential:1s`, `exponential:1s:5m` or a JSON object."""
+    if text.lstrip().startswith("{"):
+        spec: dict[str, Any] = parsed(text, "--backoff")
+        return spec
+    growing = _BACKOFF.fullmatch(text)
+    if growing is None:
+        return duration(text)
+    spec = {"kind": "exponential", "delay_ms": duration(growing["first"])}
+    if growing["most"]:
+        spec["max_delay_ms"] = duration(growing["most"])
+    return spec
+
+
+def positive(value: str | int) -> int:
+    """A whole number from 1; unlike click's own it does not put its range into every help line."""
+    text = str(value)
+    if not text.isdecimal() or int(text) < 1:
+        msg = f"{text!r} is not a whole number from 1 on"
+        raise click.BadParameter(msg)
+    return int(text)
+
+
+def epoch_ms(moment: datetime | None) -> int | None:
+    """Epoch milliseconds of an instant; None stays None."""
+    return None if moment is None else round(moment.timestamp() * 1_000)
+
+
+def job_data(text: str | None) -> Any:  # noqa: ANN401 -- the user's data
+    """The value an argument stands for: JSON, `@file` with JSON, `-` for JSON on stdin.
+
+    Left out it is null.
+    """
+    if text is None:
+        return None
+    if text == "-":
+        return parsed(sys.stdin.read(), "stdin")
+    if text.startswith("@"):
+        return parsed(_content(text[1:]), text[1:])
+    return parsed(text, "data")
+
+
+def json_lines(source: str) -> Iterator[tuple[int, Any]]:
+    """The values of a file of JSON lines (`-` is stdin) with their line numbers; blanks pass."""
+    text = sys.stdin if source == "-" else _content(source).splitlines()
+    for number, line in enumerate(text, 1):
+        if line.strip():
+            yield number, parsed(line, f"line {number}")
+
+
+def parsed(text: str, origin: str) -> Any:  # noqa: ANN401 -- the user's data
+    """The value of a JSON text; a mistake names its place and what it looked like."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        _refuse(text, origin, str(error))
+    except RecursionError:
+        _refuse(text, origin, "it is nested too deeply")
+
+
+def _refuse(text: str, origin: str, problem: str) -> NoReturn:
+    shown = text.strip()[:40]
+    hint = "" if shown[:1] in '[{"' else f"; text needs quotes: '\"{shown}\"'"
+    if not shown:
+        hint = "; it is empty, write null for nothing"
+    msg = f"{origin} is not JSON: {problem}, in {shown!r}{hint}"
+    raise click.UsageError(msg)
+
+
+def _content(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        msg = f"{path} cannot be read: {reason}"
+        raise click.UsageError(msg) from error

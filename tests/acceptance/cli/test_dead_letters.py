@@ -1,0 +1,137 @@
+"""`dlq`, `result` and a job's whole way from the command line: added, failed, seen, replayed."""
+
+import asyncio
+
+import pytest
+
+from chasquimq import Queue, UnrecoverableError, Worker
+from tests.support.eventually import eventually
+
+
+async def work(server, queue_name, *, until, broken=True):
+    """Run a worker until `until(counts)`; jobs named `bad` fail for good while it is broken."""
+
+    async def handle(job):
+        if broken and job.name == "bad":
+            message = "no \x1b[31m such address"
+            raise UnrecoverableError(message)
+        return {"did": job.data}
+
+    worker = Worker(queue_name, handle, redis_url=server.url, store_results=True)
+    running = asyncio.create_task(worker.run())
+    async with Queue(queue_name, redis_url=server.url) as queue:
+
+        async def is_so():
+            return until(await queue.counts())
+
+        await eventually(is_so)
+        await worker.close()
+        await running
+
+
+async def bury(done, server, queue_name, *names):
+    for number, name in enumerate(names, 1):
+        done("add", queue_name, name, f'{{"n": {number}}}', "--job-id", f"j{number}")
+    bad = sum(name == "bad" for name in names)
+    await work(
+        server, queue_name, until=lambda now: now.dead == bad and not now.waiting + now.active
+    )
+
+
+async def test_a_failed_job_is_seen_with_its_traceback_and_replayed(done, server, queue_name):
+    await bury(done, server, queue_name, "bad", "good")
+
+    (letter,) = done("dlq", "peek", queue_name, "--json").lines
+    assert (letter["job_id"], letter["name"], letter["reason"]) == ("j1", "bad", "unrecoverable")
+    assert (letter["data"], letter["attempts"]) == ({"n": 1}, 1)
+    shown = done("dlq", "show", queue_name, "j1").out
+    assert "raise UnrecoverableError" in shown
+    assert r"\x1b[31m such address" in shown
+    assert "\x1b" not in shown
+
+    assert done("dlq", "replay", queue_name, "--yes").out == "replayed 1 of 1 entries\n"
+    await work(server, queue_name, broken=False, until=lambda now: not now.waiting + now.active)
+    assert done("result", queue_name, "j1", "--json").json == {
+        "id": "j1", "status": "ok", "value": {"did": {"n": 1}}, "reason": None, "error": None,
+    }  # fmt: skip
+
+
+async def test_peek_has_the_documented_columns_where_there_is_room(done, server, queue_name):
+    await bury(done, server, queue_name, "bad")
+    wide = done("dlq", "peek", queue_name, COLUMNS="200").out
+    header = [cell.strip() for cell in wide.splitlines()[1].strip("│").split("│")]
+    assert header == [f"dlq peek: {queue_name}", "source_id", "name", "reason", "detail", "error",
+                      "payload bytes"]  # fmt: skip
+    narrow = done("dlq", "peek", queue_name, COLUMNS="80").out
+    assert max(map(len, narrow.splitlines())) <= 80
+    for shown in (wide, narrow):
+        assert "unrecoverable" in shown
+        assert "address" in shown
+
+
+def test_an_empty_dead_letter_queue_says_so(done, queue_name):
+    shown = done("dlq", "peek", queue_name).out
+    assert "(empty)" in shown
+    assert "(no entries)" in shown
+    assert done("dlq", "peek", queue_name, "--json").out == ""
+    assert done("dlq", "replay", queue_name).out == "replayed 0 of 0 entries\n"
+
+
+async def test_dead_letters_are_chosen_by_id_name_and_reason(chasqui, done, server, queue_name):
+    await bury(done, server, queue_name, "bad", "bad", "bad")
+    assert chasqui("dlq", "peek", queue_name, "--reason", "odd").code == 2
+    assert done("dlq", "peek", queue_name, "--name", "other", "--json").out == ""
+    assert done("dlq", "discard", queue_name, "--id", "j2", "--yes", "--json").json == {
+        "discarded": 1, "found": 1,
+    }  # fmt: skip
+    left = done("dlq", "peek", queue_name, "--reason", "unrecoverable", "--json").lines
+    assert [letter["job_id"] for letter in left] == ["j1", "j3"]
+    assert done("dlq", "replay", queue_name, "--limit", "1", "--yes").out == (
+        "replayed 1 of 1 entries\n"
+    )
+
+
+async def test_an_export_holds_every_dead_letter_with_its_envelope(done, server, queue_name):
+    await bury(done, server, queue_name, "bad", "bad")
+    first, second = done("dlq", "export", queue_name).lines
+    assert [first["job_id"], second["job_id"]] == ["j1", "j2"]
+    assert first["payload"]["base64"]
+    assert len(done("dlq", "export", queue_name, "--limit", "1").lines) == 1
+
+
+def test_a_payload_of_any_shape_is_replayed(done, server, queue_name):
+    """Written by another engine: the payload is no `bin`, the letter has no fields of ours."""
+    client, key = server.client(), f"{{chasqui:{queue_name}}}"
+    envelope = b"\x94\xa2j1\x81\xa1k\x01\xcf\x00\x00\x01\x8b\xcf\xe5h\x00\x02"
+    client.xadd(f"{key}:dlq", {"d": envelope, "source_id": "1-0", "reason": "stalled"})
+    client.xadd(f"{key}:dlq", {"d": b"", "source_id": "2-0", "reason": "malformed", "detail": "x"})
+
+    first, second = done("dlq", "peek", queue_name, "--json").lines
+    assert (first["job_id"], first["data"]) == ("j1", {"k": 1})
+    assert (second["job_id"], second["detail"]) == (None, "x")
+    assert done("dlq", "replay", queue_name, "--yes").out == "replayed 1 of 2 entries\n"
+    assert client.xlen(f"{key}:stream") == 1
+
+
+async def test_without_a_terminal_nothing_is_done_unasked(chasqui, done, server, queue_name):
+    await bury(done, server, queue_name, "bad")
+    for verb in ("replay", "discard"):
+        answer = chasqui("dlq", verb, queue_name)
+        assert answer.code == 1
+        assert "add --yes" in answer.err
+    assert done("counts", queue_name, "--json").json["dead"] == 1
+
+
+@pytest.mark.parametrize("command", [("dlq", "show"), ("result",)])
+def test_an_unknown_id_is_not_found(chasqui, queue_name, command):
+    answer = chasqui(*command, queue_name, "nobody")
+    assert answer.code == 1
+    assert "nobody" in answer.err
+    assert len(answer.err.splitlines()) == 1
+
+
+def test_a_result_can_be_waited_for_and_the_wait_ends(chasqui, done, queue_name):
+    done("add", queue_name, "x", "--job-id", "j1")
+    answer = chasqui("result", queue_name, "j1", "--wait", "0.1")
+    assert answer.code == 1
+    assert "has not ended yet" in answer.err

@@ -1,0 +1,142 @@
+"""What holds for every command: help, exit codes, secrets, and how quickly it starts."""
+
+import importlib
+import json
+import subprocess
+import sys
+
+import click
+import pytest
+
+from chasquimq.cli.main import COMMANDS, command
+from tests.acceptance.cli.conftest import environment
+
+
+def paths(group=command, prefix=()):
+    """Every command with its path, aliases too."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        found = group.get_command(context, name)
+        yield (*prefix, name), found
+        if isinstance(found, click.Group):
+            yield from paths(found, (*prefix, name))
+
+
+EVERY = dict(paths())
+LEAVES = {path: found for path, found in EVERY.items() if not isinstance(found, click.Group)}
+
+
+@pytest.mark.parametrize("path", EVERY, ids=" ".join)
+def test_every_command_explains_itself_with_an_example_that_names_it(path):
+    context = click.Context(EVERY[path], info_name=" ".join(["chasqui", *path]))
+    text = EVERY[path].get_help(context)
+    assert EVERY[path].help
+    assert "\nExample" in text
+    aliases = {"list": "ls", "remove": "rm"} if path[0] == "repeatable" else {}
+    name = " ".join(aliases.get(word, word) for word in path)
+    assert f"chasqui {name}" in text.partition("\nExample")[2]
+
+
+@pytest.mark.parametrize("path", LEAVES, ids=" ".join)
+def test_every_command_takes_a_url_and_speaks_json(path):
+    names = {name for each in LEAVES[path].params for name in each.opts}
+    assert {"--redis-url", "--json"} <= names
+    assert not [each for each in LEAVES[path].params
+                if isinstance(each, click.Option) and not each.help]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_of_the_table_is_the_one_its_module_has(name):
+    module = importlib.import_module(f"chasquimq.cli.{COMMANDS[name].module}")
+    assert module.command.name == name
+
+
+def run(*arguments, **variables):
+    return subprocess.run(
+        [sys.executable, "-m", "chasquimq", *arguments],
+        check=False, capture_output=True, text=True, timeout=30, env=environment(**variables),
+    )  # fmt: skip
+
+
+def test_help_lists_every_command():
+    shown = run("--help")
+    assert shown.returncode == 0
+    for name, entry in COMMANDS.items():
+        assert f"  {name} " in shown.stdout
+        assert entry.help in " ".join(shown.stdout.split())
+
+
+def test_help_imports_neither_the_engine_nor_what_it_stands_on():
+    program = (
+        "import sys, json; from chasquimq.cli.main import entry; entry(['--help']); "
+        "print(json.dumps(sorted(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        check=True, capture_output=True, text=True, timeout=30, env=environment(),
+    )  # fmt: skip
+    loaded = set(json.loads(done.stderr))
+    assert not loaded & {"asyncio", "hiredis", "msgpack", "rich", "chasquimq.names"}
+    assert {name for name in loaded if name.startswith("chasquimq.")} == {
+        "chasquimq.cli", "chasquimq.cli.main", "chasquimq.cli.options", "chasquimq.cli.problems",
+        "chasquimq.errors",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("missing", ["click", "rich"])
+def test_without_the_extra_a_sentence_says_what_to_install(missing, tmp_path):
+    (tmp_path / f"{missing}.py").write_text(
+        f"raise ModuleNotFoundError('no {missing}', name='{missing}')"
+    )
+    done = run("inspect", "q", PYTHONPATH=str(tmp_path))
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"chasqui: the command line needs {missing}, which is not installed: "
+        "run  pip install 'chasquimq[cli]'\n"
+    )
+
+
+def test_a_server_that_is_away_is_exit_code_three():
+    done = run("inspect", "q", CHASQUI_REDIS_URL="redis://127.0.0.1:1")
+    assert done.returncode == 3
+    assert done.stderr.startswith("chasqui: redis: cannot connect to redis://127.0.0.1:1")
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "url", ["redis://ada:hunter2@127.0.0.1:1", "redis://ada:hunter2@:x", "ftp://ada:hunter2@h"]
+)
+def test_a_password_is_never_shown(url):
+    done = run("inspect", "q", "--redis-url", url)
+    assert done.returncode in (2, 3)
+    assert "hunter2" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["frobnicate"], "No such command 'frobnicate'"),
+        (["inspect"], "Missing argument 'QUEUE'"),
+        (["inspect", "a{b"], "contains a brace"),
+        (["watch", "q", "--interval-ms", "0"], "--interval-ms"),
+        (["inspect", "q", "--redis-url", "ftp://h"], "redis_url: the scheme 'ftp' is not known"),
+        (["events", "q", "--from", "x"], "last_event_id must be"),
+    ],
+)
+def test_wrong_usage_is_exit_code_two_and_one_line(arguments, told):
+    done = run(*arguments, CHASQUI_REDIS_URL="redis://127.0.0.1:1")
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_url_may_stand_before_the_command_and_the_one_behind_it_wins():
+    first = run("--redis-url", "redis://127.0.0.1:1", "inspect", "q")
+    second = run("--redis-url", "redis://127.0.0.1:1", "inspect", "q", "--redis-url",
+                 "redis://127.0.0.1:2")  # fmt: skip
+    assert "127.0.0.1:1:" in first.stderr
+    assert "127.0.0.1:2:" in second.stderr
+
+
+def test_the_version_is_told():
+    assert run("--version").stdout.startswith("chasqui, version ")

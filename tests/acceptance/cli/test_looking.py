@@ -1,0 +1,123 @@
+"""`inspect`, `counts`, `queues`, `watch`, `events`: what people look at."""
+
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.acceptance.cli.conftest import environment
+
+
+def test_inspect_shows_the_depths_of_a_queue_that_no_worker_has_seen(done, queue_name):
+    done("add", queue_name, "a")
+    done("add", queue_name, "b", "--delay", "1h")
+
+    shown = done("inspect", queue_name, COLUMNS="200")
+
+    assert f"queue: {queue_name}" in shown.out
+    assert "group: default" in shown.out
+    rows = dict(re.findall(r"│ ([\w (]+\)?)\s*│ (.+?)\s*│", shown.out))
+    assert {name.strip(): value for name, value in rows.items()} == {
+        "stream depth": "1",
+        "pending": "0 (group not created)",
+        "DLQ depth": "0",
+        "delayed depth": "1",
+        "oldest delayed lag (ms)": "0",
+        "repeatable count": "0",
+    }
+    assert done("inspect", queue_name, "--json").json == {
+        "queue": queue_name, "group": "default", "stream": 1, "pending": 0, "group_exists": False,
+        "dlq": 0, "delayed": 1, "oldest_delayed_lag_ms": 0, "repeatable": 0, "paused": False,
+    }  # fmt: skip
+
+
+def test_counts_are_those_of_the_queue(done, queue_name):
+    done("add", queue_name, "a")
+    expected = {"queue": queue_name, "waiting": 1, "active": 0, "delayed": 0, "dead": 0}
+    assert done("counts", queue_name, "--json").json == expected
+    assert re.search(r"waiting\s+│\s+1", done("counts", queue_name).out)
+
+
+def test_queues_are_found_on_the_server(done, queue_name):
+    done("add", queue_name, "a")
+    done("add", f"{queue_name}-other", "b", "--delay", "1h")
+
+    found = {line["queue"]: line for line in done("queues", "--limit", "1000", "--json").lines}
+
+    assert found[queue_name] == {
+        "queue": queue_name, "waiting": 1, "active": 0, "delayed": 0, "dead": 0, "paused": False,
+    }  # fmt: skip
+    assert found[f"{queue_name}-other"]["delayed"] == 1
+    assert queue_name[:20] in done("queues", "--limit", "1000").out
+
+
+def test_watch_tells_how_much_changed_since_the_look_before(done, queue_name):
+    done("add", queue_name, "a")
+    first, second = done("watch", queue_name, "--count", "2", "--interval-ms", "20", "--json").lines
+
+    assert (first["stream"], first["stream_delta"]) == (1, None)
+    assert (second["stream"], second["stream_delta"], second["dlq_delta"]) == (1, 0, 0)
+    assert second["at_ms"] > first["at_ms"]
+
+
+def test_watch_prints_every_look_where_there_is_no_terminal(done, queue_name):
+    shown = done("watch", queue_name, "--count", "2", "--interval-ms", "20", COLUMNS="200").out
+    headers = re.findall(
+        r"^chasqui watch (\S+)  refresh=20ms  \d{4}-\S+Z  \(Ctrl\+C to exit\)$", shown, re.MULTILINE
+    )
+    assert headers == [queue_name] * 2
+    assert "\x1b" not in shown
+
+
+def test_events_are_told_a_line_each(done, queue_name):
+    done("add", queue_name, "welcome", "--job-id", "j1")
+    done("add", queue_name, "later", "--delay", "1h", "--job-id", "j2")
+
+    shown = done("events", queue_name, "--from", "0", "--count", "2").out.splitlines()
+
+    iso = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
+    assert re.fullmatch(rf"{iso} \d+-\d+ waiting id=j1 name=welcome", shown[0])
+    assert re.fullmatch(rf"{iso} \d+-\d+ delayed id=j2 name=later delay_ms=3600000", shown[1])
+
+
+def test_events_can_be_chosen_by_kind_and_job(done, queue_name):
+    for job_id in ("j1", "j2"):
+        done("add", queue_name, "a", "--job-id", job_id)
+    told = done("events", queue_name, "--from", "0", "--job", "j2", "--event", "waiting",
+                "--count", "1", "--json").json  # fmt: skip
+    assert (told["event"], told["job_id"], told["name"]) == ("waiting", "j2", "a")
+
+
+@pytest.mark.parametrize("command", ["watch", "events"])
+def test_ctrl_c_ends_what_has_no_end_of_its_own_quietly(server, done, queue_name, command):
+    done("add", queue_name, "a")
+    more = ("--from", "0") if command == "events" else ()
+    with subprocess.Popen(
+        [sys.executable, "-m", "chasquimq", command, queue_name, *more, "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(CHASQUI_REDIS_URL=server.url),
+    ) as process:
+        assert process.stdout.readline().startswith("{")
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (0, "")
+
+
+def test_a_reader_that_goes_away_ends_it_quietly(server, done, queue_name):
+    done("add", queue_name, "a", "--bulk", "-", stdin="1\n" * 2_000)
+    with subprocess.Popen(
+        [sys.executable, "-m", "chasquimq", "events", queue_name, "--from", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(CHASQUI_REDIS_URL=server.url),
+    ) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        err = process.stderr.read()
+        process.wait(timeout=20)
+    assert (process.returncode, err) == (1, "")

@@ -1,0 +1,154 @@
+"""`job`, `jobs`, `delayed`, `pause`, `resume`, `drain`, `clean`, `obliterate`."""
+
+import pytest
+
+from tests.acceptance.cli.test_dead_letters import bury
+
+
+def waiting(done, queue_name):
+    return done("counts", queue_name, "--json").json["waiting"]
+
+
+def test_a_waiting_job_is_shown_whole(done, queue_name):
+    done("add", queue_name, "welcome", '{"to": "ada"}', "--job-id", "j1", "--attempts", "3")
+    shown = done("job", "show", queue_name, "j1")
+    for text in ("job j1", "welcome", "waiting", "0 of 3", '"to": "ada"', "Z ("):
+        assert text in shown.out
+    found = done("job", "show", queue_name, "j1", "--json").json
+    assert (found["state"], found["data"], found["max_attempts"]) == ("waiting", {"to": "ada"}, 3)
+    assert found["outcome"] == "pending"
+
+
+def test_a_delayed_job_says_when_it_is_due(done, queue_name):
+    done("add", queue_name, "x", "--job-id", "j1", "--delay", "90m")
+    found = done("job", "show", queue_name, "j1", "--json").json
+    minutes = (found["due_ms"] - found["created_at_ms"]) // 60_000
+    assert (found["state"], minutes) == ("delayed", 90)
+
+
+async def test_a_dead_job_shows_its_traceback_and_is_sent_round_again(
+    chasqui, done, server, queue_name
+):
+    await bury(done, server, queue_name, "bad", "good")
+    dead = done("job", "show", queue_name, "j1", "--json").json
+    assert (dead["state"], dead["reason"], dead["attempts"]) == ("failed", "unrecoverable", 1)
+    assert "raise UnrecoverableError" in dead["traceback"]
+    assert "raise UnrecoverableError" in done("job", "show", queue_name, "j1").out
+    ended = done("job", "show", queue_name, "j2", "--json").json
+    assert (ended["state"], ended["result"]) == ("completed", {"did": {"n": 2}})
+
+    assert done("job", "retry", queue_name, "j1").out == "sent round again j1\n"
+    assert waiting(done, queue_name) == 1
+    assert chasqui("job", "retry", queue_name, "j1").code == 1
+
+
+@pytest.mark.parametrize("verb", ["show", "remove", "retry"])
+def test_an_unknown_job_is_exit_code_one(chasqui, queue_name, verb):
+    answer = chasqui("job", verb, queue_name, "nobody")
+    assert answer.code == 1
+    assert "nobody" in answer.err
+    assert len(answer.err.splitlines()) == 1
+
+
+def test_a_waiting_job_is_removed(done, queue_name):
+    done("add", queue_name, "x", "--job-id", "j1")
+    assert done("job", "remove", queue_name, "j1", "--json").json == {"id": "j1", "done": True}
+    assert waiting(done, queue_name) == 0
+
+
+def test_the_lines_a_job_logged_are_printed(done, server, queue_name):
+    key = f"{{chasqui:{queue_name}}}:log:j1"
+    for text in ("one", "two", "three \x1b[0m"):
+        server.client().xadd(key, {"line": text})
+    server.client().expire(key, 60)
+    assert done("job", "logs", queue_name, "j1").out == "one\ntwo\nthree \\x1b[0m\n"
+    last = done("job", "logs", queue_name, "j1", "--limit", "1", "--json").json
+    assert (last["count"], last["lines"]) == (3, ["three \x1b[0m"])
+    assert "has logged nothing" in done("job", "logs", queue_name, "j2").err
+
+
+def test_jobs_are_listed_a_page_at_a_time(done, queue_name):
+    for number in range(3):
+        done("add", queue_name, "x", str(number), "--job-id", f"j{number}")
+    *page, more = done("jobs", queue_name, "--limit", "2", "--json").lines
+    rest = done("jobs", queue_name, "--limit", "2", "--cursor", more["next_cursor"], "--json").lines
+    assert [job["id"] for job in page + rest] == ["j0", "j1", "j2"]
+    shown = done("jobs", queue_name, "--limit", "2")
+    assert "j0" in shown.out
+    assert f"--cursor {more['next_cursor']}" in shown.err
+    assert "(none)" in done("jobs", queue_name, "--state", "failed").out
+
+
+def test_delayed_jobs_are_listed_moved_promoted_and_cancelled(chasqui, done, queue_name):
+    for number in (1, 2, 3):
+        done("add", queue_name, "x", "--job-id", f"j{number}", "--delay", f"{number}h")
+    assert "j1" in done("delayed", "ls", queue_name).out
+
+    done("delayed", "reschedule", queue_name, "j1", "--delay", "5h")
+    listed = [job["id"] for job in done("delayed", "ls", queue_name, "--json").lines]
+    assert listed == ["j2", "j3", "j1"]
+
+    assert done("delayed", "promote", queue_name, "j2").out == "promoted j2\n"
+    assert waiting(done, queue_name) == 1
+
+    answer = chasqui("delayed", "cancel", queue_name, "j3", "j2", "j1")
+    assert answer.code == 1
+    assert answer.out == "cancelled j3\ncancelled j1\n"
+    assert "job j2 is not delayed" in answer.err
+
+
+def test_a_pause_holds_until_it_is_lifted(done, queue_name):
+    assert done("pause", queue_name).out == f"paused {queue_name}\n"
+    assert done("inspect", queue_name, "--json").json["paused"] is True
+    assert "workers take no new jobs" in done("inspect", queue_name, COLUMNS="120").out
+    assert done("resume", queue_name, "--json").json == {"queue": queue_name, "paused": False}
+    assert done("inspect", queue_name, "--json").json["paused"] is False
+
+
+def test_a_queue_is_drained_after_a_dry_run(done, queue_name):
+    done("add", queue_name, "x")
+    done("add", queue_name, "x", "--delay", "1h")
+    assert done("drain", queue_name, "--dry-run").out == f"would remove 2 jobs of {queue_name}\n"
+    kept = done("drain", queue_name, "--keep-delayed", "--yes", "--json").json
+    assert kept == {"queue": queue_name, "removed": 1, "dry_run": False}
+    assert done("drain", queue_name, "--yes").out == f"removed 1 jobs of {queue_name}\n"
+
+
+async def test_old_dead_letters_are_cleaned(chasqui, done, server, queue_name):
+    await bury(done, server, queue_name, "bad", "bad")
+    state = ("clean", queue_name, "--state", "failed")
+    assert done(*state, "--grace", "1h", "--yes", "--json").json["removed"] == []
+    assert done(*state, "--dry-run", "--json").json["removed"] == ["j1", "j2"]
+    assert done(*state, "--limit", "1", "--yes").out == f"removed 1 failed jobs of {queue_name}\n"
+    assert chasqui("clean", queue_name, "--state", "active", "--yes").code == 2
+
+
+def test_a_queue_is_removed_with_all_that_belongs_to_it(done, server, queue_name):
+    done("add", queue_name, "x")
+    done("repeatable", "add", queue_name, "y", "--every", "1h")
+    would = done("obliterate", queue_name, "--dry-run", "--json").json["removed_keys"]
+    assert would > 2
+    assert done("obliterate", queue_name, "--yes").out == f"removed {would} keys of {queue_name}\n"
+    assert server.client().keys(f"*{queue_name}*") == []
+
+
+def test_a_queue_with_jobs_in_flight_is_not_removed_without_force(
+    chasqui, done, server, queue_name
+):
+    done("add", queue_name, "x")
+    key = f"{{chasqui:{queue_name}}}:stream"
+    server.client().xgroup_create(key, "default", "0")
+    server.client().xreadgroup("default", "c", {key: ">"})
+    answer = chasqui("obliterate", queue_name, "--yes")
+    assert answer.code == 1
+    assert "queue busy" in answer.err
+    done("obliterate", queue_name, "--force", "--yes")
+
+
+@pytest.mark.parametrize("command", ["drain", "clean", "obliterate"])
+def test_without_a_terminal_nothing_is_destroyed_unasked(chasqui, done, queue_name, command):
+    done("add", queue_name, "x")
+    answer = chasqui(command, queue_name)
+    assert answer.code == 1
+    assert "add --yes" in answer.err
+    assert waiting(done, queue_name) == 1

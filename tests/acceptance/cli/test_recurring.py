@@ -1,0 +1,80 @@
+"""`repeatable`: recurring jobs from the command line."""
+
+import re
+
+import pytest
+
+
+def test_a_recurring_job_is_stored_listed_paused_run_and_removed(chasqui, done, queue_name):
+    added = done("repeatable", "add", queue_name, "digest", '{"a": 1}', "--cron", "0 8 * * MON",
+                 "--tz", "Europe/Berlin", "--limit", "5", "--json").json  # fmt: skip
+    key = "digest::cron:0 8 * * MON:Europe/Berlin"
+    assert added["key"] == key
+    assert added["description"] == "At 08:00 on Monday (Europe/Berlin)"
+    assert len(added["next_fires_ms"]) == 3
+
+    done("repeatable", "pause", queue_name, key)
+    (listed,) = done("repeatable", "ls", queue_name, "--json").lines
+    assert (listed["key"], listed["paused"], listed["limit"]) == (key, True, 5)
+    assert listed["next_fire_ms"] == added["next_fires_ms"][0]
+    assert listed == done("repeatable", "list", queue_name, "--json").json
+    done("repeatable", "resume", queue_name, key)
+
+    fired = done("repeatable", "run", queue_name, key, "--json").json
+    assert fired["id"].startswith(f"{key}@")
+    assert done("counts", queue_name, "--json").json["waiting"] == 1
+
+    assert done("repeatable", "rm", queue_name, key).out == "removed\n"
+    assert done("repeatable", "remove", queue_name, key).out == "not found\n"
+    assert chasqui("repeatable", "pause", queue_name, key).code == 1
+
+
+def test_the_list_has_the_documented_columns(done, queue_name):
+    done("repeatable", "add", queue_name, "ping", "--every", "30s")
+    shown = done("repeatable", "ls", queue_name, COLUMNS="200").out
+    header = [cell.strip() for cell in shown.splitlines()[1].strip("│").split("│")]
+    assert header == [f"repeatable: {queue_name}", "job_name", "pattern", "tz", "next fire (ms)",
+                      "limit"]  # fmt: skip
+    row = [cell.strip() for cell in shown.splitlines()[3].strip("│").split("│")]
+    assert row[:4] == ["ping::every:30000", "ping", "every 30000ms", "-"]
+    assert re.fullmatch(r"\d{13}", row[4])
+
+
+def test_a_dry_run_says_when_it_would_fire_and_stores_nothing(done, queue_name):
+    shown = done("repeatable", "add", queue_name, "x", "--cron", "@daily", "--dry-run").out
+    assert "nothing is stored" in shown
+    assert "T00:00:00.000Z (in " in shown
+    assert done("repeatable", "ls", queue_name, "--json").out == ""
+
+
+def test_the_next_fires_of_a_stored_job_are_counted_from_its_window(done, queue_name):
+    added = done("repeatable", "add", queue_name, "ping", "--every", "1h", "--json").json
+    told = done("repeatable", "next", queue_name, added["key"], "--count", "3", "--json").json
+    first, second, third = told["next_fires_ms"]
+    assert (second - first, third - second) == (3_600_000, 3_600_000)
+
+
+@pytest.mark.servers("valkey")
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "--cron EXPR or --every DURATION"),
+        (["--cron", "@daily", "--every", "1h"], "in one way"),
+        (["--cron", "61 * * * *"], "'61' is not a valid minute"),
+        (["--cron", "* * *"], "* * *"),
+        (["--cron", "@daily", "--tz", "Mars/Base"], "Mars/Base"),
+        (["--every", "10ms"], "shortest interval is 100 ms"),
+        (["--every", "1s", "--tz", "UTC"], "--tz goes with --cron"),
+        (["--cron", "@daily", "--missed-fires", "maybe"], "'maybe'"),
+        (["--cron", "@daily", "--missed-fires", "fire-all:x"], "fire-all:10"),
+        (["--cron", "@daily", "--end", "2000-01-01"], "end_before_ms"),
+    ],
+)
+def test_a_mistake_is_told_in_one_line_and_nothing_is_stored(
+    chasqui, done, queue_name, arguments, told
+):
+    answer = chasqui("repeatable", "add", queue_name, "x", *arguments)
+    assert answer.code == 2, answer.err
+    assert told in answer.err
+    assert len(answer.err.splitlines()) == 1
+    assert done("repeatable", "ls", queue_name, "--json").out == ""
