@@ -1,11 +1,11 @@
 """Turns the friendly arguments of the front door into one engine `Wish`, or says what is wrong."""
 
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
+from chasquimq import given
 from chasquimq.config import ProducerConfig
 from chasquimq.engine.producing import Wish
 from chasquimq.errors import DecodeError, DlqReason, NotSupportedError
@@ -19,9 +19,6 @@ DelayMsLike: TypeAlias = int | float | datetime
 BackoffLike: TypeAlias = int | BackoffSpec | dict[str, Any]
 RepeatLike: TypeAlias = RepeatPattern | dict[str, Any]
 MissedFiresLike: TypeAlias = MissedFiresPolicy | dict[str, Any]
-
-_MS = timedelta(milliseconds=1)
-_EPOCH = datetime.fromtimestamp(0, UTC)
 
 BULK_KEYS = frozenset(
     {"name", "data", "delay_ms", "delay", "attempts", "backoff", "job_id", "repeat"}
@@ -117,28 +114,17 @@ def wish(  # noqa: PLR0913 -- the documented arguments of `Queue.add`
 
 def checked_name(name: str) -> str:
     """A job's name: text that UTF-8 can carry, perhaps empty."""
-    if not isinstance(name, str):
-        msg = f"name must be a str, got {type(name).__name__}: pass the job's name as text"
-        raise TypeError(msg)
-    _check_utf8("name", name)
-    return name
+    return given.text("name", name)
 
 
-def producer_config(name: str, **given: Any) -> ProducerConfig:  # noqa: ANN401 -- checked there
+def producer_config(name: str, **settings: Any) -> ProducerConfig:  # noqa: ANN401 -- checked there
     """A `ProducerConfig` from the front door's optional arguments; None takes the default."""
-    chosen = {key: value for key, value in given.items() if value is not None}
-    return ProducerConfig(queue_name=name, **chosen)
+    return ProducerConfig(queue_name=name, **given.chosen(**settings))
 
 
 def checked_limit(limit: int, name: str = "limit", least: int = 0) -> int:
     """How many to look at, at most: a whole number, `least` or more."""
-    if isinstance(limit, bool) or not isinstance(limit, int):
-        msg = f"{name} must be a whole number, got {limit!r}"
-        raise TypeError(msg)
-    if limit < least:
-        msg = f"{name} must be {least} or more, got {limit}"
-        raise ValueError(msg)
-    return limit
+    return given.count(name, limit, least)
 
 
 def checked_state(state: str, known: Sequence[str], remedy: str = "") -> str:
@@ -217,12 +203,12 @@ def checked_job_id(job_id: str | None) -> str | None:
     """An id a caller may choose: text that is not blank."""
     if job_id is None:
         return None
-    return _text_id(job_id, "leave it out for a generated one")
+    return given.text_id("job_id", job_id, "leave it out for a generated one")
 
 
 def required_job_id(job_id: str) -> str:
     """An id that may not be left out."""
-    return _text_id(job_id, "pass the id of a job")
+    return given.text_id("job_id", job_id, "pass the id of a job")
 
 
 def required_job_ids(job_ids: Sequence[str]) -> list[str]:
@@ -231,22 +217,6 @@ def required_job_ids(job_ids: Sequence[str]) -> list[str]:
         msg = f"job_ids must be a list of ids, got {job_ids!r}: put it in a list"
         raise TypeError(msg)
     return [required_job_id(job_id) for job_id in job_ids]
-
-
-def _text_id(job_id: object, remedy: str) -> str:
-    if not isinstance(job_id, str) or not job_id.strip():
-        msg = f"job_id must be non-blank text, got {job_id!r}: {remedy}"
-        raise ValueError(msg)
-    _check_utf8("job_id", job_id)
-    return job_id
-
-
-def _check_utf8(label: str, text: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        msg = f"{label} has a lone surrogate, not valid UTF-8: remove it"
-        raise ValueError(msg) from None
 
 
 def delay_of(delay_ms: DelayMsLike | None, delay: timedelta | None) -> tuple[int, int | None]:
@@ -258,25 +228,16 @@ def delay_of(delay_ms: DelayMsLike | None, delay: timedelta | None) -> tuple[int
         if not isinstance(delay, timedelta):
             msg = f"delay must be a timedelta, got {type(delay).__name__}: use delay_ms for numbers"
             raise TypeError(msg)
-        # Not by way of `total_seconds`, a float: 1.001 s would become 1000 ms.
-        return _positive_ms("delay", delay // _MS), None
+        return given.duration_ms("delay", delay), None
     if delay_ms is None:
         return 0, None
     if isinstance(delay_ms, datetime):
-        moment = delay_ms if delay_ms.tzinfo else delay_ms.replace(tzinfo=UTC)
-        return 0, max(0, (moment - _EPOCH) // _MS)
+        return 0, given.instant_ms("delay_ms", delay_ms)
     if isinstance(delay_ms, bool) or not isinstance(delay_ms, int | float):
         kind = type(delay_ms).__name__
         msg = f"delay_ms must be a number of milliseconds or a datetime, got {kind}"
         raise TypeError(msg)
-    return _positive_ms("delay_ms", delay_ms), None
-
-
-def _positive_ms(name: str, value: float) -> int:
-    if value < 0 or (isinstance(value, float) and not math.isfinite(value)):
-        msg = f"{name} must be a finite number, 0 or more; got {value!r}"
-        raise ValueError(msg)
-    return int(value)
+    return given.duration_ms("delay_ms", delay_ms), None
 
 
 def retry_of(attempts: int | None, backoff: BackoffLike | None) -> RetryOverride | None:

@@ -1,35 +1,45 @@
 """Frozen config values: each field's meaning, default and rule, written once.
 
 Field names and defaults are those of the documented engine. What is ours is marked as such. A value
-that cannot work is a `ConfigError` when the config is made, before anything is connected.
+that cannot work is a `ConfigError` when the config is made, before anything is connected. A
+duration may be given as a `timedelta`; it is kept in the unit that its name ends in.
 """
 
 import math
 import uuid
 from dataclasses import dataclass, field, fields
+from datetime import timedelta
 from typing import Literal, TypeAlias
 
 from chasquimq.errors import ConfigError
+from chasquimq.given import Duration, in_unit_of
 from chasquimq.metrics import NO_METRICS, MetricsSink
 
 Overflow: TypeAlias = Literal["reject", "wait", "trim"]
 OVERFLOWS: tuple[Overflow, ...] = ("reject", "wait", "trim")
+RateLimitScope: TypeAlias = Literal["queue", "worker"]
+RATE_LIMIT_SCOPES: tuple[RateLimitScope, ...] = ("queue", "worker")
+
+_ENDLESS_MS = 5_000
 
 UNIQUE_GRACE_SECS = 3_600
 """How long an id stays taken after its job was due."""
+
+TRACE_TTL_SECS = 7 * 24 * 3_600
+"""How long what a job carries of its trace is kept after it was due, unless it succeeds sooner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryConfig:
     """The queue-wide curve of delays between attempts; a job's own rules go before it."""
 
-    initial_backoff_ms: int = 100
+    initial_backoff_ms: Duration[int] = Duration(100)
     """Delay after the first failure."""
-    max_backoff_ms: int = 30_000
+    max_backoff_ms: Duration[int] = Duration(30_000)
     """No delay is longer."""
     multiplier: float = 2.0
     """Growth from one failure to the next."""
-    jitter_ms: int = 100
+    jitter_ms: Duration[int] = Duration(100)
     """Random part, between minus and plus this much."""
 
     def __post_init__(self) -> None:
@@ -49,11 +59,11 @@ class ProducerConfig:
     """Accepted for compatibility. One pipelined connection serves any number of callers."""
     max_stream_len: int = 1_000_000
     """How many jobs may wait or be in flight; `overflow` says what happens beyond."""
-    max_delay_secs: int = 30 * 24 * 3_600
+    max_delay_secs: Duration[int] = Duration(30 * 24 * 3_600)
     """The longest delay that is accepted; 0 accepts any."""
     overflow: Overflow = "reject"
     """Ours. At the limit: `reject` the add, `wait` for room, or `trim` the oldest jobs away."""
-    overflow_timeout_ms: int = 30_000
+    overflow_timeout_ms: Duration[int] = Duration(30_000)
     """Ours. How long `wait` waits."""
     max_payload_bytes: int = 1_048_576
     """Ours. Larger jobs are refused when added, where the caller can see it."""
@@ -81,13 +91,13 @@ class SchedulerConfig:
 
     queue_name: str = "default"
     """Which queue."""
-    tick_interval_ms: int = 1_000
+    tick_interval_ms: Duration[int] = Duration(1_000)
     """The longest sleep; a window that comes sooner ends it."""
     batch: int = 256
     """Specs looked at in one step, at most."""
     max_stream_len: int = 1_000_000
     """Firing pauses while the stream holds this many; windows are then late, not lost."""
-    lock_ttl_secs: int = 5
+    lock_ttl_secs: Duration[int] = Duration(5)
     """How long a silent leader keeps the lock."""
     holder_id: str = field(default_factory=lambda: f"s-{uuid.uuid4()}")
     """This scheduler's token, unique among live ones."""
@@ -119,9 +129,9 @@ class ConsumerConfig:
     """This worker's name in the group, unique among live workers."""
     batch: int = 64
     """Most entries asked for in one read beyond the free slots."""
-    block_ms: int = 5_000
+    block_ms: Duration[int] = Duration(5_000)
     """How long a read waits for a job."""
-    claim_min_idle_ms: int = 30_000
+    claim_min_idle_ms: Duration[int] = Duration(30_000)
     """The lease: how long a delivery may be silent before another worker takes it over."""
     concurrency: int = 100
     """Handlers that run at the same time."""
@@ -129,9 +139,9 @@ class ConsumerConfig:
     """Runs a job may have in all, unless it brings its own number."""
     ack_batch: int = 256
     """Acknowledgements that are flushed together, at most."""
-    ack_idle_ms: int = 5
+    ack_idle_ms: Duration[int] = Duration(5)
     """Accepted for compatibility: acknowledgements leave at once, together with this turn's."""
-    shutdown_deadline_secs: float = 30.0
+    shutdown_deadline_secs: Duration[float] = Duration(30.0)
     """How long a stop waits for running handlers."""
     max_payload_bytes: int = 1_048_576
     """Larger entries go to the DLQ unrun."""
@@ -145,13 +155,13 @@ class ConsumerConfig:
     """Retries on their way at the same time, at most."""
     delayed_enabled: bool = True
     """Run a promoter in this worker."""
-    delayed_poll_interval_ms: int = 100
+    delayed_poll_interval_ms: Duration[int] = Duration(100)
     """The longest a promoter sleeps."""
     delayed_promote_batch: int = 256
     """Jobs promoted in one step, at most."""
     delayed_max_stream_len: int = 1_000_000
     """Promotion pauses while the stream holds this many; nothing is dropped."""
-    delayed_lock_ttl_secs: int = 5
+    delayed_lock_ttl_secs: Duration[int] = Duration(5)
     """How long a silent leader keeps the promoter's lock."""
     events_enabled: bool = True
     """Tell the events stream what happens."""
@@ -163,8 +173,20 @@ class ConsumerConfig:
     """How it works; its queue is always this worker's."""
     store_results: bool = False
     """Keep what handlers return."""
-    result_ttl_secs: int = 3_600
-    """For how long."""
+    result_ttl_secs: Duration[int] = Duration(3_600)
+    """For how long; progress and logs too."""
+    rate_limit_max: int | None = None
+    """Jobs that may be taken in `rate_limit_duration_ms`, after a burst of as many."""
+    rate_limit_duration_ms: Duration[int] = Duration(1_000)
+    """The time over which the limit refills."""
+    rate_limit_scope: RateLimitScope = "queue"
+    """Ours. Whose limit it is: shared by the workers of the queue, or this worker's own."""
+    log_max_stream_len: int = 1_000
+    """Lines kept of a job's log, about."""
+    log_max_line_bytes: int = 8_192
+    """Longer lines are cut, with a mark."""
+    events_progress_enabled: bool = True
+    """Tell `progress` to the events stream."""
     metrics: MetricsSink = NO_METRICS
     """Receiver of in-process reports."""
 
@@ -176,13 +198,27 @@ class ConsumerConfig:
             "batch", "claim_min_idle_ms", "concurrency", "ack_batch", "max_payload_bytes",
             "dlq_inflight", "dlq_max_stream_len", "retry_inflight", "delayed_poll_interval_ms",
             "delayed_promote_batch", "delayed_max_stream_len", "delayed_lock_ttl_secs",
-            "events_max_stream_len", "result_ttl_secs",
+            "events_max_stream_len", "result_ttl_secs", "rate_limit_duration_ms",
+            "log_max_stream_len",
             least=1,
         )  # fmt: skip
+        _require_counts(self, "log_max_line_bytes", least=16)
+        if self.rate_limit_max is not None:
+            _require_counts(self, "rate_limit_max", least=1)
+        if self.rate_limit_scope not in RATE_LIMIT_SCOPES:
+            _refuse("rate_limit_scope", self.rate_limit_scope, "one of queue, worker")
         if not self.group or not self.consumer_id:
             _refuse("group and consumer_id", (self.group, self.consumer_id), "non-empty text")
+        if isinstance(self.shutdown_deadline_secs, timedelta):
+            deadline_s = self.shutdown_deadline_secs.total_seconds()
+            object.__setattr__(self, "shutdown_deadline_secs", deadline_s)
         if not self.shutdown_deadline_secs >= 0:
             _refuse("shutdown_deadline_secs", self.shutdown_deadline_secs, "0 or more")
+
+    @property
+    def longest_read_ms(self) -> int:
+        """How long one read may block: one without a limit is asked again and again."""
+        return self.block_ms or _ENDLESS_MS
 
     def promoter(self) -> "PromoterConfig":
         """The config of the promoter that runs inside this worker."""
@@ -206,13 +242,13 @@ class PromoterConfig:
 
     queue_name: str = "default"
     """Which queue."""
-    poll_interval_ms: int = 100
+    poll_interval_ms: Duration[int] = Duration(100)
     """The longest sleep; a job that is due sooner ends it."""
     promote_batch: int = 256
     """Jobs moved in one step, at most."""
     max_stream_len: int = 1_000_000
     """Promotion pauses while the stream holds this many; nothing is dropped."""
-    lock_ttl_secs: int = 5
+    lock_ttl_secs: Duration[int] = Duration(5)
     """How long a silent leader keeps the lock."""
     holder_id: str = field(default_factory=lambda: f"p-{uuid.uuid4()}")
     """This promoter's token, unique among live ones."""
@@ -235,11 +271,26 @@ class PromoterConfig:
         )  # fmt: skip
 
 
+def ttl_secs(result_ttl_ms: int | timedelta | None) -> int | None:
+    """How long results are kept, in whole seconds, rounded up; None for the default."""
+    if isinstance(result_ttl_ms, timedelta):
+        result_ttl_ms = in_unit_of("result_ttl_ms", result_ttl_ms)
+    if result_ttl_ms is None:
+        return None
+    if isinstance(result_ttl_ms, bool) or result_ttl_ms <= 0:
+        msg = f"result_ttl_ms must be positive; got {result_ttl_ms}"
+        raise ConfigError(msg)
+    return -(-result_ttl_ms // 1_000)
+
+
 def _require_counts(config: object, *names: str, least: int = 0) -> None:
     known = {each.name for each in fields(config)}  # type: ignore[arg-type]
     for name in names:
         assert name in known, name  # noqa: S101 -- a slip in this module
         value = getattr(config, name)
+        if isinstance(value, timedelta) and name.endswith(("_ms", "_secs")):
+            value = in_unit_of(name, value)
+            object.__setattr__(config, name, value)
         if isinstance(value, bool) or not isinstance(value, int):
             _refuse(name, value, "a whole number")
         elif value < 0:

@@ -7,7 +7,7 @@ line alone is enough to find the section of `docs/errors.md`.
 """
 
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, Self
 
 
 class DlqReason(StrEnum):
@@ -153,6 +153,65 @@ class UndecodableDataError(UnrecoverableError):
     dlq_reason = DlqReason.DECODE_FAILED
 
 
+class HandlerError(ChasquiError):
+    """A failure that a handler reports for another error: to be retried, unless it says otherwise.
+
+    Any exception will do as well; this one is for code that decides in one place and raises in
+    another. Events and dead letters name the error it was made of, not this wrapper.
+    """
+
+    code = "CMQ-010"
+
+    def __init__(self, source: BaseException | str, *, is_unrecoverable: bool = False) -> None:
+        """Wrap what went wrong: an exception, or its message."""
+        super().__init__(str(source))
+        self.args = (source,)
+        self._is_unrecoverable = is_unrecoverable
+        self.__cause__ = source if isinstance(source, BaseException) else None
+
+    @classmethod
+    def unrecoverable(cls, source: BaseException | str) -> Self:
+        """One that no retry can mend: the job is dead-lettered at once."""
+        return cls(source, is_unrecoverable=True)
+
+    def is_unrecoverable(self) -> bool:
+        """Whether the job is dead-lettered at once."""
+        return self._is_unrecoverable
+
+    def source_err(self) -> BaseException:
+        """What it was made of; a `RuntimeError` if that was only a message."""
+        source = self.args[0]
+        return source if isinstance(source, BaseException) else RuntimeError(source)
+
+    def __str__(self) -> str:
+        """The text of what it was made of."""
+        return self.message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Travel as what it was made of."""
+        return type(self), self.args, vars(self)
+
+
+class TaskError(UnrecoverableError):
+    """A job that no task of the app can be given, now or later; the text ends with the code."""
+
+    def __str__(self) -> str:
+        """The message and the code: it is read in the dead letter, far from this class."""
+        return f"{self.message} [{self.code}]"
+
+
+class UnknownTaskError(TaskError):
+    """The app has no task of the job's name, and no fallback."""
+
+    code = "CMQ-013"
+
+
+class TaskArgumentsError(TaskError):
+    """The data of a job do not fit the parameters of its task."""
+
+    code = "CMQ-014"
+
+
 class JobFailedError(ChasquiError):
     """The job that was waited for ended in the dead-letter queue; `reason` says why."""
 
@@ -175,6 +234,38 @@ class WaitForResultTimeoutError(ChasquiError, TimeoutError):
     """The job did not finish within the time the caller was ready to wait. It may still run."""
 
     code = "CMQ-102"
+
+
+class RateLimitError(ChasquiError):
+    """Raise this in a handler that ran into a rate limit: the job is postponed, no attempt spent.
+
+    `retry_after_ms` is how long it waits in the delayed set; left out, the worker's
+    `rate_limit_duration_ms`.
+    """
+
+    code = "CMQ-101"
+
+    def __init__(self, message: str = "rate-limited", *, retry_after_ms: int | None = None) -> None:
+        """Say why, and for how long."""
+        if retry_after_ms is not None and (
+            isinstance(retry_after_ms, bool)
+            or not isinstance(retry_after_ms, int)
+            or retry_after_ms < 1
+        ):
+            msg = f"retry_after_ms must be a whole number of ms, 1 or more; got {retry_after_ms!r}"
+            raise ValueError(msg)
+        super().__init__(message)
+        self.retry_after_ms = retry_after_ms
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Travel as what it was made of."""
+        return _rate_limit_error, (type(self), self.message, self.retry_after_ms)
+
+
+def _rate_limit_error(
+    kind: type[RateLimitError], message: str, retry_after_ms: int | None
+) -> RateLimitError:
+    return kind(message, retry_after_ms=retry_after_ms)
 
 
 class NotSupportedError(ChasquiError):

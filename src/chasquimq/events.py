@@ -1,4 +1,4 @@
-"""`QueueEvents`: the events stream of a queue as an async iterator."""
+"""`QueueEvents`: the events stream of a queue, as an async iterator or told to listeners."""
 
 import asyncio
 import logging
@@ -17,21 +17,32 @@ from chasquimq.errors import (
     ServerTooOldError,
     ShutdownError,
 )
-from chasquimq.wire.event import QueueEvent
+from chasquimq.listeners import Listener, Listeners
+from chasquimq.wire.event import EventName, QueueEvent
 from chasquimq.wire.ids import StreamId
 from chasquimq.wire.keys import QueueKeys
 
 log = logging.getLogger("chasquimq.events")
 
 _PAUSE_AFTER_ERROR_S = 0.2
+# How long `run`, when it ends, waits for listeners that are asynchronous.
+_DRAIN_S = 30.0
+
+DEAD_LETTERED = "retries-exhausted"
+"""Another name for `dlq`, which other bindings use."""
+UNKNOWN = "unknown"
+"""Told of events that this release does not know."""
+ERROR = "error"
+"""Told of what kept events from being read; reading goes on."""
+_NAMES = (*EventName, DEAD_LETTERED, UNKNOWN, ERROR)
 
 
 class QueueEvents:
     """What happens in a queue, in any process.
 
-    Iterate to receive `QueueEvent` values. Events are kept up to a cap and written with best
-    effort: they are for watching, not for bookkeeping. A broken connection is waited out; reading
-    goes on after the last event seen.
+    Iterate to receive `QueueEvent` values, or register listeners and `run`. Events are kept up to a
+    cap and written with best effort: they are for watching, not for bookkeeping. A broken
+    connection is waited out; reading goes on after the last event seen.
     """
 
     def __init__(  # noqa: PLR0913 -- the documented arguments
@@ -60,6 +71,7 @@ class QueueEvents:
         self._count = count
         self._buffer: deque[QueueEvent] = deque()
         self._is_closed = False
+        self._listeners = Listeners(_is_event, ", ".join(_NAMES) + ", or <event>:<job id>")
 
     def __repr__(self) -> str:
         """Show the queue and the place in its events."""
@@ -91,8 +103,47 @@ class QueueEvents:
                 if self._connection.server is None:
                     raise
                 log.warning("events of %s cannot be read: %s", self._keys.name, error)
+                self._listeners.emit(ERROR, error)
                 await asyncio.sleep(_PAUSE_AFTER_ERROR_S)
         return self._buffer.popleft()
+
+    def on(self, event: str, listener: Listener) -> None:
+        """Call `listener`, plain or async, with each `QueueEvent` of this name, while `run` runs.
+
+        `completed:<job id>` is told of one job only. `retries-exhausted` is another name for `dlq`,
+        `unknown` gets events that this release does not know, `error` gets exceptions.
+        """
+        self._listeners.on(event, listener)
+
+    def once(self, event: str, listener: Listener) -> None:
+        """Call `listener` the next time only."""
+        self._listeners.on(event, listener, once=True)
+
+    def off(self, event: str, listener: Listener) -> bool:
+        """Take back an `on` or `once`; False if there was none."""
+        return self._listeners.off(event, listener)
+
+    async def run(self) -> None:
+        """Read events and call listeners until `close`. Not beside an iteration: they would share.
+
+        A listener that fails is logged; the others, and those to come, are called all the same.
+        """
+        try:
+            async for event in self:
+                self._tell(event)
+        finally:
+            await self._listeners.drain(_DRAIN_S)
+
+    def _tell(self, event: QueueEvent) -> None:
+        names = [event.name]
+        if event.name == EventName.DLQ:
+            names.append(DEAD_LETTERED)
+        elif not _is_event(event.name):
+            names.append(UNKNOWN)
+        for name in names:
+            self._listeners.emit(name, event)
+            if event.job_id is not None:
+                self._listeners.emit(f"{name}:{event.job_id}", event)
 
     async def close(self) -> None:
         """End the iteration and drop the connection. Idempotent."""
@@ -122,6 +173,11 @@ class QueueEvents:
         if batch:
             self._after = batch[-1].event_id
             self._buffer.extend(batch)
+
+
+def _is_event(name: str) -> bool:
+    """Whether this, or what is before its colon, names an event."""
+    return name.partition(":")[0] in _NAMES
 
 
 def _check_place(last_event_id: str) -> None:

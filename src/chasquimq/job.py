@@ -1,9 +1,14 @@
 """`Job`: what a handler receives and what `Queue.add` returns."""
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
+from chasquimq.engine.admission import Run
+from chasquimq.engine.note import Note
+from chasquimq.engine.scribe import Scribe
 from chasquimq.errors import ChasquiError
+
+_FULL = 100
 
 
 class ResultSource(Protocol):
@@ -14,12 +19,34 @@ class ResultSource(Protocol):
         ...
 
 
+class JobQueue(ResultSource, Protocol):
+    """The queue a job came from, as far as the job needs it."""
+
+    async def get_job_state(self, job_id: str) -> str:
+        """Where the job is."""
+        ...
+
+    async def remove(self, job_id: str) -> bool:
+        """Take the job out, if it waits or is delayed."""
+        ...
+
+    async def retry_job(self, job_id: str) -> bool:
+        """Send the job round again, if it is a dead letter."""
+        ...
+
+    async def update_job_data(self, job_id: str, data: Any) -> bool:  # noqa: ANN401
+        """Replace the job's data, if it waits or is delayed."""
+        ...
+
+
 @dataclass(slots=True)
 class Job:
     """One unit of work.
 
     In a handler `attempt` is the number of this run, from 1. On a job returned by `add` it is 0.
-    Changing a job changes nothing in Redis.
+    Changing an attribute changes nothing in Redis. What a job can be asked to do depends on where
+    it comes from: a handler's job takes progress, log lines and `discard`; one that a `Queue`
+    returned takes the rest.
     """
 
     id: str
@@ -30,16 +57,73 @@ class Job:
     deduplicated: bool = field(default=False, compare=False)
     """True if `add` found the id taken: the job that is queued is the earlier one, not this."""
     _queue: ResultSource | None = field(default=None, repr=False, compare=False)
+    progress: int | None = field(default=None, compare=False)
+    """The last progress that this object knows of; the stored one is `queue.get_job_progress`."""
+    _run: Run | None = field(default=None, repr=False, compare=False)
+    _scribe: Scribe | None = field(default=None, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """A copy, here or in another process, is on its own: it cannot wait for its result."""
+        """A copy, here or in another process, is on its own: it has neither queue nor worker."""
         values = (self.id, self.name, self.data, self.attempt, self.created_at_ms)
-        return Job, (*values, self.deduplicated)
+        return Job, (*values, self.deduplicated, None, self.progress)
 
     @property
     def attempts_made(self) -> int:
         """The same as `attempt`."""
         return self.attempt
+
+    def to_dict(self) -> dict[str, Any]:
+        """What there is to show, as a plain dict; `data` is not copied."""
+        return {
+            "id": self.id,
+            "name": self.name,
+            "data": self.data,
+            "attempt": self.attempt,
+            "created_at_ms": self.created_at_ms,
+            "deduplicated": self.deduplicated,
+            "progress": self.progress,
+        }
+
+    # In a handler
+
+    def update_progress(self, progress: int) -> Note[None]:
+        """Say how far this run is, 0 to 100. Sent at once; await it to know that it is stored.
+
+        In a thread, `wait()` does what `await` does. Kept for `result_ttl_ms`, told as event
+        `progress`, and readable before the job is seen completed.
+        """
+        run, scribe = self._at_work("update_progress")
+        if isinstance(progress, bool) or not isinstance(progress, int):
+            msg = f"progress must be an int from 0 to 100, got {type(progress).__name__}"
+            raise TypeError(msg)
+        if not 0 <= progress <= _FULL:
+            msg = f"progress must be from 0 to 100, got {progress}"
+            raise ValueError(msg)
+        self.progress = progress
+        return scribe.progress(run, progress, self)
+
+    def log(self, line: str) -> Note[int]:
+        """Add a line to the job's log. Sent at once; await it for the number of lines kept.
+
+        Lines over `log_max_line_bytes` are cut, with a mark. Lines of all runs stand in one log,
+        which lives for `result_ttl_ms` after the last. After a broken connection a line may be
+        there twice.
+        """
+        run, scribe = self._at_work("log")
+        if not isinstance(line, str):
+            msg = f"a log line must be a str, got {type(line).__name__}: format it first"
+            raise TypeError(msg)
+        return scribe.log(run, line)
+
+    def discard(self) -> None:
+        """Want no other run after this one: if it fails, the job is dead-lettered at once.
+
+        Of this run only: a worker that dies forgets it.
+        """
+        run, _ = self._at_work("discard")
+        run.is_discarded = True
+
+    # On a job that a queue returned
 
     async def wait_for_result(self, *, timeout: float = 30.0, poll_interval: float = 0.1) -> Any:  # noqa: ANN401
         """What the handler returned, once it has.
@@ -57,3 +141,58 @@ class Job:
         return await self._queue.wait_for_result(
             self.id, timeout=timeout, poll_interval=poll_interval
         )
+
+    async def get_state(self) -> str:
+        """Where the job is: see `Queue.get_job_state`."""
+        return await self._from("get_state", "get_job_state").get_job_state(self.id)
+
+    async def remove(self) -> bool:
+        """Take the job out of the queue, if it waits or is delayed: see `Queue.remove`."""
+        return await self._from("remove", "remove").remove(self.id)
+
+    async def retry(self) -> bool:
+        """Send the job round again, if it is a dead letter: see `Queue.retry_job`."""
+        return await self._from("retry", "retry_job").retry_job(self.id)
+
+    async def update_data(self, data: Any) -> bool:  # noqa: ANN401 -- the user's data
+        """Replace the job's data, if it waits or is delayed: see `Queue.update_job_data`."""
+        queue = self._from("update_data", "update_job_data")
+        if not await queue.update_job_data(self.id, data):
+            return False
+        self.data = data
+        return True
+
+    async def is_completed(self) -> bool:
+        """Whether it has completed; known only while its outcome is kept."""
+        return await self.get_state() == "completed"
+
+    async def is_failed(self) -> bool:
+        """Whether it is a dead letter."""
+        return await self.get_state() == "failed"
+
+    async def is_active(self) -> bool:
+        """Whether a worker has it."""
+        return await self.get_state() == "active"
+
+    async def is_waiting(self) -> bool:
+        """Whether it waits for a worker."""
+        return await self.get_state() == "waiting"
+
+    async def is_delayed(self) -> bool:
+        """Whether it waits for its time."""
+        return await self.get_state() == "delayed"
+
+    def _at_work(self, what: str) -> tuple[Run, Scribe]:
+        if self._run is None or self._scribe is None:
+            msg = f"{what} is for the job that a handler was given: call it there, while it runs"
+            raise ChasquiError(msg)
+        return self._run, self._scribe
+
+    def _from(self, what: str, method: str) -> JobQueue:
+        if self._queue is None:
+            msg = (
+                f"this job cannot {what}: only one that a Queue returned can, not one in a handler "
+                f"or of a SyncQueue; use queue.{method}(job.id)"
+            )
+            raise ChasquiError(msg)
+        return cast("JobQueue", self._queue)

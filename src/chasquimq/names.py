@@ -4,11 +4,13 @@ from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as _package_version
 
 from chasquimq.answers import JobsPage
+from chasquimq.app import Chasqui
 from chasquimq.arguments import BackoffLike, DelayMsLike, MissedFiresLike, RepeatLike
 from chasquimq.broker.browse import JobLogs
 from chasquimq.broker.inspect import Counts, JobState
 from chasquimq.broker.options import CredentialProvider
 from chasquimq.config import RetryConfig
+from chasquimq.engine import Consumer, Producer, Scheduler
 from chasquimq.engine.outcomes import JobResult, OutcomeStatus
 from chasquimq.errors import (
     ChasquiError,
@@ -17,11 +19,13 @@ from chasquimq.errors import (
     DecodeError,
     DlqReason,
     EncodeError,
+    HandlerError,
     JobFailedError,
     NotSupportedError,
     OutcomeUnknownError,
     QueueBusyError,
     QueueFullError,
+    RateLimitError,
     RedisError,
     ServerReplyError,
     ServerTooOldError,
@@ -31,15 +35,17 @@ from chasquimq.errors import (
 )
 from chasquimq.events import QueueEvents
 from chasquimq.flows import FlowProducer
+from chasquimq.handling import Handler
 from chasquimq.job import Job
 from chasquimq.payloads import decode_payload, encode_payload
 from chasquimq.queue import Queue
 from chasquimq.recurring import describe, next_fires
 from chasquimq.sync_queue import SyncQueue
+from chasquimq.task import Task
 from chasquimq.wire.event import QueueEvent
 from chasquimq.wire.repeat import MissedFiresPolicy, RepeatableMeta, RepeatPattern
 from chasquimq.wire.retry import BackoffSpec
-from chasquimq.worker import Handler, Worker
+from chasquimq.worker import Worker
 
 try:
     __version__ = _package_version("chasquimq")
@@ -55,6 +61,9 @@ __all__ = [
     "Handler",
     "RetryConfig",
     "BackoffSpec",
+    # Tasks
+    "Chasqui",
+    "Task",
     "FlowProducer",
     "encode_payload",
     "decode_payload",
@@ -74,6 +83,10 @@ __all__ = [
     "MissedFiresPolicy",
     "next_fires",
     "describe",
+    # The engine's own classes: `chasquimq.engine` has the rest
+    "Producer",
+    "Consumer",
+    "Scheduler",
     # What arguments may be
     "DelayMsLike",
     "BackoffLike",
@@ -94,6 +107,8 @@ __all__ = [
     "QueueFullError",
     "QueueBusyError",
     "UnrecoverableError",
+    "HandlerError",
+    "RateLimitError",
     "JobFailedError",
     "WaitForResultTimeoutError",
     "NotSupportedError",

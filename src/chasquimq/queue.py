@@ -14,6 +14,7 @@ from chasquimq.doors.letters import Letters
 from chasquimq.doors.results import Results
 from chasquimq.doors.upkeep import Upkeep
 from chasquimq.engine.sender import Sender
+from chasquimq.tracing import Tracer
 
 
 class Queue(Adding, Results, Letters, Upkeep, Browsing):
@@ -40,6 +41,7 @@ class Queue(Adding, Results, Letters, Upkeep, Browsing):
         events_enabled: bool = True,
         group: str = "default",
         default_job_options: Mapping[str, Any] | None = None,
+        tracing: Tracer | None = None,
     ) -> None:
         """Name the queue and where it is; `docs/configuration.md` has every argument."""
         config = producer_config(
@@ -55,7 +57,8 @@ class Queue(Adding, Results, Letters, Upkeep, Browsing):
             credential_provider=credential_provider,
             reconnect_max_attempts=reconnect_max_attempts,
         )
-        sender = Sender(parse_url(redis_url, tls=tls), config, options=options)
+        target = parse_url(redis_url, tls=tls)
+        sender = Sender(target, config, options=options, tracer=tracing)
         super().__init__(sender, group, job_defaults(default_job_options))
 
     def __repr__(self) -> str:

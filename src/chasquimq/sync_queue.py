@@ -14,6 +14,7 @@ from chasquimq.doors.letters import SyncLetters
 from chasquimq.doors.results import SyncResults
 from chasquimq.doors.upkeep import SyncUpkeep
 from chasquimq.engine.sender import SyncSender
+from chasquimq.tracing import Tracer
 
 
 class SyncQueue(SyncAdding, SyncResults, SyncLetters, SyncUpkeep, SyncBrowsing):
@@ -39,6 +40,7 @@ class SyncQueue(SyncAdding, SyncResults, SyncLetters, SyncUpkeep, SyncBrowsing):
         events_enabled: bool = True,
         group: str = "default",
         default_job_options: Mapping[str, Any] | None = None,
+        tracing: Tracer | None = None,
     ) -> None:
         """Name the queue and where it is, as for `Queue`."""
         config = producer_config(
@@ -54,7 +56,8 @@ class SyncQueue(SyncAdding, SyncResults, SyncLetters, SyncUpkeep, SyncBrowsing):
             credential_provider=credential_provider,
             reconnect_max_attempts=reconnect_max_attempts,
         )
-        sender = SyncSender(parse_url(redis_url, tls=tls), config, options=options)
+        target = parse_url(redis_url, tls=tls)
+        sender = SyncSender(target, config, options=options, tracer=tracing)
         super().__init__(sender, group, job_defaults(default_job_options))
 
     def __repr__(self) -> str:

@@ -14,16 +14,21 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from chasquimq.broker import embedded
-from chasquimq.broker.call import Call, Reply, all_checked, checked, command
+from chasquimq.broker.inspect import is_idle
 from chasquimq.clock import ManualClock
 from chasquimq.metrics import (
     DlqRouted,
     JobOutcome,
+    LeasesRenewed,
     LockOutcome,
     MetricsSink,
     PromoterTick,
+    QueueDepths,
+    RateLimited,
     ReaderBatch,
+    Reconnected,
     RetryScheduled,
+    WorkerPulse,
 )
 from chasquimq.queue import Queue
 from chasquimq.wire.keys import QueueKeys
@@ -109,6 +114,26 @@ class RecordingSink(MetricsSink):
         """Record a dead letter."""
         self._record(dlq)
 
+    def rate_limited(self, limited: RateLimited) -> None:
+        """Record a throttle."""
+        self._record(limited)
+
+    def worker_pulse(self, pulse: WorkerPulse) -> None:
+        """Record how a worker stands."""
+        self._record(pulse)
+
+    def leases_renewed(self, leases: LeasesRenewed) -> None:
+        """Record renewed leases."""
+        self._record(leases)
+
+    def reconnected(self, reconnected: Reconnected) -> None:
+        """Record connections that came back."""
+        self._record(reconnected)
+
+    def queue_depths(self, depths: QueueDepths) -> None:
+        """Record a look at the queue."""
+        self._record(depths)
+
     def _record(self, report: object) -> None:
         self.reports.append(report)
         self._news.set()
@@ -156,7 +181,7 @@ async def until_idle(queue: Queue, *, timeout: float = 10.0, due_within_ms: int 
     so after `timeout` seconds.
     """
     pause_s = _FIRST_PAUSE_S
-    look = _look(QueueKeys(queue.name), due_within_ms)
+    look = is_idle(QueueKeys(queue.name), due_within_ms)
     try:
         async with asyncio.timeout(timeout):
             while not await queue._sender.run(look):  # noqa: SLF001 -- of the same package
@@ -165,30 +190,6 @@ async def until_idle(queue: Queue, *, timeout: float = 10.0, due_within_ms: int 
     except TimeoutError:
         msg = f"queue {queue.name!r} is not idle after {timeout:g} s: {await queue.counts()}"
         raise TimeoutError(msg) from None
-
-
-def _look(keys: QueueKeys, due_within_ms: int) -> Call[bool]:
-    """Whether there is nothing to do, in one transaction.
-
-    Two looks, one at the stream and one at the delayed set, could both miss a job that is moved
-    from one to the other in between.
-    """
-
-    def is_idle(replies: list[Reply]) -> bool:
-        depth, earliest, (seconds, micros) = all_checked(checked(replies[-1]))
-        if depth:
-            return False
-        now_ms = int(seconds) * 1_000 + int(micros) // 1_000
-        return not earliest or float(earliest[1]) > now_ms + due_within_ms
-
-    requests = (
-        command("MULTI"),
-        command("XLEN", keys.stream),
-        command("ZRANGE", keys.delayed, 0, 0, "WITHSCORES"),
-        command("TIME"),
-        command("EXEC"),
-    )
-    return Call(requests, is_idle)
 
 
 try:

@@ -15,6 +15,14 @@ MAX_LINES = 60
 
 # What each example must print, in this order, other lines in between.
 SAYS = {
+    "app_registry.py": [
+        r"prices are loaded",
+        r"two apples: 6",
+        r"a pear, later: 4",
+        r"called directly: 3",
+        r"no task is named 'totl'; this app has log-line, total: .* \[CMQ-013\]",
+        r"prices are gone",
+    ],
     "bulk.py": [
         r"10000 jobs added, [\d,]+ a second",
         r"not added: \[False, False, False, False, True\]",
@@ -29,6 +37,12 @@ SAYS = {
         r"tea after (?:[3-9]|\d\d)\d\d ms",
         r"call after (?:[4-9]|\d\d)\d\d ms",
         r"too late to cancel: False",
+    ],
+    "engine_api.py": [
+        r"\{'items': 2\} in run 1",
+        r"\{'items': 2\} in run 2",
+        r"""results: \[b'\{"total": 5\}', b'\{"total": 10\}', b'\{"total": 15\}'\]""",
+        r"dead: \[\('unrecoverable', 'ValueError: an empty order'\)\]",
     ],
     "events.py": [r"delayed .*'delay_ms': 200", r"completed .*'attempt': 2"],
     "graceful_stop.py": [
@@ -53,7 +67,23 @@ SAYS = {
         r"drained: 1000",
         r"left: 0",
     ],
+    "metrics.py": [
+        r'chasquimq_jobs_completed_total\{name="nap",queue="metrics"\} 10\.0',
+        r'chasquimq_queue_depth\{queue="metrics",state="waiting"\} 0\.0',
+        r'"status": "ready"',
+        r"the slowest took (?:9|\d\d)\d ms",
+    ],
+    "progress_and_logs.py": [
+        r"the log has 4 lines",
+        r"book: 100 %",
+        r"count: 50 %",
+    ],
     "quickstart.py": [r"Welcome, Ada!"],
+    "rate_limit.py": [
+        r"a burst of [5-9], all 15 after [01]\.[0-9] s",
+        r"try again in 200 ms",
+        r"run 1 again: no attempt was spent",
+    ],
     "recurring.py": [
         r"tick::every:200: Every 200 ms",
         r"fired tick::every:200@\d{13}",
@@ -89,6 +119,11 @@ SAYS = {
         r"0\.png by job-images",
         r"7\.png by job-images",
         r"1\.6 s of work in",
+    ],
+    "tasks.py": [
+        r"added ship \{'item': 'apple', 'count': 2\}",
+        r"added thank-you",
+        r"added ship \{'item': 'unicorn'\}",
     ],
     "unique_jobs.py": [
         r"deduplicated: \[False, True\]",

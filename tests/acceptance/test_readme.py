@@ -23,14 +23,18 @@ README = ROOT / "README.md"
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FRAGMENT_PAGES = (
     "delayed",
+    "engine",
     "errors",
     "getting-started",
     "jobs",
     "managing",
+    "metrics",
     "operations",
     "recurring",
     "results-and-events",
     "retries-and-dlq",
+    "workers",
+    "tasks",
 )
 
 
@@ -90,6 +94,12 @@ def test_the_first_program_of_getting_started_works_pasted_as_it_is(tmp_path):
     first = fences(ROOT / "docs" / "getting-started.md", "python")[0]
     done = run_pasted(first, tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "welcome to ada@example.com\n", "")
+
+
+def test_the_program_of_the_engine_page_works_pasted_as_it_is(tmp_path):
+    [program] = [text for text in fences(ROOT / "docs" / "engine.md", "python") if is_program(text)]
+    done = run_pasted(program, tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "b'HELLO'\n", "")
 
 
 def test_the_two_programs_of_getting_started_work_together(tmp_path):

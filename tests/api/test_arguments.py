@@ -257,7 +257,7 @@ def test_a_worker_refuses_settings_that_cannot_work(option, value, message):
 
 def test_a_handler_must_be_callable():
     with pytest.raises(TypeError, match="handler"):
-        WorkerClass("emails", "handler")
+        WorkerClass("emails", 42)
 
 
 @pytest.mark.parametrize("option", ["block_ms", "count"])

@@ -25,12 +25,14 @@ CODES = {
     "ShutdownError": ("CMQ-005", "shutdown: "),
     "QueueFullError": ("CMQ-006", "queue full: "),
     "QueueBusyError": ("CMQ-007", "queue busy: "),
+    "HandlerError": ("CMQ-010", ""),
     "UnrecoverableError": ("CMQ-011", ""),
     "JobFailedError": ("CMQ-012", ""),
+    "RateLimitError": ("CMQ-101", ""),
     "WaitForResultTimeoutError": ("CMQ-102", ""),
     "NotSupportedError": ("CMQ-200", ""),
 }
-HAS_A_BARE_MESSAGE = {"UnrecoverableError"}
+HAS_A_BARE_MESSAGE = {"UnrecoverableError", "HandlerError"}
 
 
 def an_error(name):

@@ -7,7 +7,8 @@ import pickle
 
 import pytest
 
-from chasquimq import Job, Queue
+from chasquimq import ChasquiError, Job, Queue
+from chasquimq.testing import run_until_idle
 from tests.api.conftest import NOWHERE
 
 DOCUMENTED = ["id", "name", "data", "attempt", "created_at_ms"]
@@ -16,14 +17,13 @@ DOCUMENTED = ["id", "name", "data", "attempt", "created_at_ms"]
 def test_the_documented_fields_come_first_and_in_order():
     assert [each.name for each in dataclasses.fields(Job)][:5] == DOCUMENTED
     job = Job("j1", "send", {"k": 1}, 2, 1_700_000_000_000)
-    assert dataclasses.asdict(job) | {"deduplicated": False, "_queue": None} == {
+    rest = {"progress": None, "deduplicated": False, "_queue": None, "_run": None, "_scribe": None}
+    assert dataclasses.asdict(job) == rest | {
         "id": "j1",
         "name": "send",
         "data": {"k": 1},
         "attempt": 2,
         "created_at_ms": 1_700_000_000_000,
-        "deduplicated": False,
-        "_queue": None,
     }
 
 
@@ -77,3 +77,98 @@ async def test_a_job_waits_for_positive_times_only(wrong):
     job = Job("j1", "send", None, 0, 5, _queue=Queue("emails", redis_url=NOWHERE))
     with pytest.raises(ValueError, match=next(iter(wrong))):
         await job.wait_for_result(**wrong)
+
+
+def test_a_dict_of_a_job_has_what_there_is_to_show():
+    job = Job("j1", "send", {"k": 1}, 2, 5, progress=30)
+    assert job.to_dict() == {
+        "id": "j1",
+        "name": "send",
+        "data": {"k": 1},
+        "attempt": 2,
+        "created_at_ms": 5,
+        "deduplicated": False,
+        "progress": 30,
+    }
+
+
+@pytest.mark.parametrize("call", ["update_progress", "log", "discard"])
+def test_what_only_a_handler_can_ask_of_its_job_says_so(call):
+    arguments = {"update_progress": [5], "log": ["line"], "discard": []}[call]
+    with pytest.raises(ChasquiError, match=f"{call} is for the job that a handler was given"):
+        getattr(Job("j1", "send", None), call)(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("call", "method"),
+    [
+        ("get_state", "get_job_state"),
+        ("remove", "remove"),
+        ("retry", "retry_job"),
+        ("update_data", "update_job_data"),
+        ("is_completed", "get_job_state"),
+        ("is_failed", "get_job_state"),
+        ("is_active", "get_job_state"),
+        ("is_waiting", "get_job_state"),
+        ("is_delayed", "get_job_state"),
+    ],
+)
+async def test_what_a_job_needs_its_queue_for_names_the_queues_method(call, method):
+    arguments = [1] if call == "update_data" else []
+    with pytest.raises(ChasquiError, match=rf"use queue\.{method}\(job\.id\)"):
+        await getattr(Job("j1", "send", None), call)(*arguments)
+
+
+async def test_a_job_of_a_queue_knows_its_state(queue):
+    job = await queue.add("send", 1)
+    later = await queue.add("send", 1, delay_ms=60_000)
+    assert (await job.get_state(), await later.get_state()) == ("waiting", "delayed")
+    assert (await job.is_waiting(), await job.is_delayed()) == (True, False)
+    assert (await later.is_delayed(), await later.is_active()) == (True, False)
+    assert (await job.is_completed(), await job.is_failed()) == (False, False)
+
+
+class Door:
+    """A queue as far as a job needs one: it answers, and remembers what it was asked."""
+
+    def __init__(self, *, answer):
+        self.answer = answer
+        self.asked = []
+
+    async def remove(self, job_id):
+        self.asked.append(("remove", job_id))
+        return self.answer
+
+    async def retry_job(self, job_id):
+        self.asked.append(("retry_job", job_id))
+        return self.answer
+
+    async def update_job_data(self, job_id, data):
+        self.asked.append(("update_job_data", job_id, data))
+        return self.answer
+
+
+@pytest.mark.parametrize("answer", [True, False])
+async def test_a_job_asks_its_queue_by_its_id(answer):
+    door = Door(answer=answer)
+    job = Job("j1", "send", 1, _queue=door)
+    answers = [await job.remove(), await job.retry(), await job.update_data(2)]
+    assert answers == [answer] * 3
+    assert door.asked == [("remove", "j1"), ("retry_job", "j1"), ("update_job_data", "j1", 2)]
+    assert job.data == (2 if answer else 1), "only what was stored is shown"
+
+
+async def test_a_handlers_job_can_be_turned_into_a_dict_copied_and_pickled(queue, make_worker):
+    kept = []
+
+    async def handler(job):
+        job.update_progress(5)
+        kept.append((dataclasses.asdict(job), copy.deepcopy(job), pickle.dumps(job)))
+
+    await queue.add("send", {"k": 1})
+    await run_until_idle(make_worker(handler), queue)
+    ((as_dict, copied, pickled),) = kept
+    assert as_dict["data"] == copied.data == pickle.loads(pickled).data == {"k": 1}  # noqa: S301
+    assert copied.progress == 5
+    with pytest.raises(ChasquiError, match="handler"):
+        copied.log("a copy is on its own")

@@ -1,5 +1,6 @@
 """What can be imported from the package, and as what it presents itself."""
 
+import importlib
 import importlib.metadata
 import logging
 import re
@@ -7,25 +8,58 @@ import re
 import pytest
 
 import chasquimq
+import chasquimq.engine
 
 PUBLIC = {
     # the documented names
     "Queue", "Worker", "Job", "QueueEvents", "QueueEvent", "RepeatPattern", "BackoffSpec",
     "MissedFiresPolicy", "RepeatableMeta", "UnrecoverableError", "NotSupportedError", "version",
     "Handler", "DelayMsLike", "BackoffLike", "RepeatLike", "MissedFiresLike",
+    "Producer", "Consumer", "Scheduler",
     # ours
     "SyncQueue", "RetryConfig", "Counts", "JobState", "JobResult", "OutcomeStatus", "DlqReason",
     "CredentialProvider", "ChasquiError", "RedisError", "ConnectionFailedError",
     "OutcomeUnknownError", "ServerReplyError", "ServerTooOldError", "EncodeError", "DecodeError",
-    "ConfigError", "ShutdownError", "QueueFullError", "JobFailedError",
-    "WaitForResultTimeoutError", "next_fires", "describe",
+    "ConfigError", "ShutdownError", "QueueFullError", "JobFailedError", "RateLimitError",
+    "WaitForResultTimeoutError", "next_fires", "describe", "HandlerError",
     "JobsPage", "JobLogs", "QueueBusyError", "FlowProducer", "encode_payload", "decode_payload",
+    "Chasqui", "Task",
+}  # fmt: skip
+
+ENGINE = {
+    "Producer", "Consumer", "Promoter", "Scheduler", "ProducerConfig", "ConsumerConfig",
+    "PromoterConfig", "SchedulerConfig", "RetryConfig", "Job", "JobId", "Handler", "AddOptions",
+    "JobRetryOverride", "BackoffSpec", "BackoffKind", "RepeatableSpec", "RepeatableMeta",
+    "RepeatPattern", "MissedFiresPolicy", "HandlerError", "UnrecoverableError", "DlqEntry",
+    "DlqReason",
 }  # fmt: skip
 
 
 def test_the_public_names_are_these_and_no_others():
     assert set(chasquimq.__all__) == PUBLIC
     assert len(chasquimq.__all__) == len(PUBLIC)
+
+
+def test_the_public_names_of_the_engine_are_these_and_no_others():
+    assert set(chasquimq.engine.__all__) == ENGINE
+    assert len(chasquimq.engine.__all__) == len(ENGINE)
+
+
+@pytest.mark.parametrize("name", sorted(ENGINE))
+def test_every_public_name_of_the_engine_can_be_found_where_it_says_it_is(name):
+    value = getattr(chasquimq.engine, name)
+    if isinstance(value, type) and value is not str:
+        assert value.__doc__
+        home = importlib.import_module(value.__module__)
+        assert getattr(home, value.__qualname__) is value, "pickle looks there"
+
+
+def test_names_in_both_places_are_the_same_but_for_the_job_and_its_handler():
+    both = PUBLIC & ENGINE
+    different = {
+        name for name in both if getattr(chasquimq, name) is not getattr(chasquimq.engine, name)
+    }
+    assert different == {"Job", "Handler"}
 
 
 @pytest.mark.parametrize("name", sorted(PUBLIC))

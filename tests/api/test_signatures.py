@@ -10,7 +10,18 @@ from inspect import Parameter
 
 import pytest
 
-from chasquimq import BackoffSpec, Job, Queue, QueueEvent, QueueEvents, SyncQueue, Worker
+from chasquimq import (
+    BackoffSpec,
+    Consumer,
+    Job,
+    Producer,
+    Queue,
+    QueueEvent,
+    QueueEvents,
+    Scheduler,
+    SyncQueue,
+    Worker,
+)
 from chasquimq.broker.url import parse_url
 from chasquimq.config import ConsumerConfig, ProducerConfig, RetryConfig
 
@@ -60,6 +71,8 @@ DOCUMENTED = {
             "result_ttl_ms": None,
         },
     ),
+    Worker.wait_until_ready: ({}, {}),
+    Worker.rate_limit: ({"expire_time_ms": REQUIRED}, {}),
     Worker.run: ({}, {}),
     Worker.close: ({}, {}),
     Job.wait_for_result: ({}, {"timeout": 30.0, "poll_interval": 0.1}),
@@ -68,6 +81,47 @@ DOCUMENTED = {
         {"redis_url": None, "last_event_id": "$", "block_ms": 5_000, "count": 100},
     ),
     QueueEvents.close: ({}, {}),
+    Producer: (
+        {"redis_url": REQUIRED, "queue_name": REQUIRED},
+        {
+            "pool_size": None,
+            "max_stream_len": None,
+            "max_delay_secs": None,
+            "credential_provider": None,
+        },
+    ),
+    Consumer: (
+        {"redis_url": REQUIRED, "queue_name": REQUIRED},
+        {
+            "concurrency": 1,
+            "max_attempts": 25,
+            "group": "default",
+            "consumer_id": None,
+            "read_block_ms": None,
+            "read_count": None,
+            "claim_min_idle_ms": None,
+            "max_payload_bytes": None,
+            "dlq_max_stream_len": None,
+            "events_enabled": True,
+            "delayed_enabled": True,
+            "run_scheduler": True,
+            "scheduler_tick_ms": None,
+            "store_results": False,
+            "result_ttl_ms": None,
+            "credential_provider": None,
+        },
+    ),
+    Scheduler: (
+        {"redis_url": REQUIRED, "queue_name": REQUIRED},
+        {
+            "tick_interval_ms": None,
+            "batch": None,
+            "max_stream_len": None,
+            "lock_ttl_secs": None,
+            "holder_id": None,
+            "credential_provider": None,
+        },
+    ),
     BackoffSpec.fixed: ({"delay_ms": REQUIRED, "jitter_ms": None}, {}),
     BackoffSpec.exponential: (
         {"initial_ms": REQUIRED},

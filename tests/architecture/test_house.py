@@ -48,7 +48,7 @@ def parsed(path: Path) -> ast.Module:
 
 def texts() -> Iterator[tuple[Path, str]]:
     """Every text file that people write: the top level and the known folders."""
-    top = [path for path in ROOT.iterdir() if path.is_file()]
+    top = [path for path in ROOT.iterdir() if path.is_file() and path.name != ".git"]
     below = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.is_file()]
     for path in sorted(top + below):
         if path.suffix in TEXT_SUFFIXES and "__pycache__" not in path.parts:

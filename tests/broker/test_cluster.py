@@ -9,6 +9,7 @@ from chasquimq.broker.call import call, together
 from chasquimq.broker.scripts import parse_script
 from chasquimq.broker.topology import key_slot
 from chasquimq.errors import ConnectionFailedError
+from chasquimq.testing import run_until_idle
 from chasquimq.wire.keys import QueueKeys
 from tests.support.eventually import eventually
 from tests.support.flavours import FLAVOURS, callers, short_options
@@ -248,6 +249,40 @@ def test_a_queue_without_an_event_loop_works_on_a_cluster(cluster, queue_name, t
     queue.add_bulk([{"name": "work", "data": 2}])
     assert queue.counts().waiting == 2
     queue.close()
+
+
+async def test_a_queue_is_managed_on_a_cluster_entered_at_the_wrong_node(cluster, queue_name, tag):
+    """`SCAN` names no key, so it is answered by any node: only one of them has the queue."""
+    owner = cluster.owner(tag)
+
+    async def handler(job):
+        return job.data
+
+    async with Queue(queue_name, redis_url=cluster.url(cluster.other(owner))) as queue:
+        done = await queue.add("work", 0)
+        await run_until_idle(
+            Worker(
+                queue_name,
+                handler,
+                redis_url=cluster.url(owner),
+                store_results=True,
+                handle_signals=False,
+            ),
+            queue,
+        )
+        bulk = [{"name": "work", "data": n, "job_id": f"j{n}"} for n in range(50)]
+        await queue.add_bulk(bulk)
+        await queue.add_bulk([{**job, "delay_ms": 60_000, "job_id": "d"} for job in bulk[:1]])
+        assert [job.id for job in await queue.get_jobs("completed")] == [done.id]
+        assert await queue.remove("j7")
+        assert len(await queue.clean(limit=9, state="waiting")) == 9
+        assert await queue.drain() == 41
+        await queue.add_bulk(bulk)
+        cluster.begin_move(tag).finish()
+        assert (await queue.get_job_counts())["completed"] == 1
+        assert await queue.obliterate() > 50
+    for node in cluster.nodes:
+        assert list(node.client().scan_iter(match="*" + queue_name + "*", count=1_000)) == []
 
 
 async def test_a_node_that_was_killed_and_comes_back_is_waited_for(cluster, dial, tag):

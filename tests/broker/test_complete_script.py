@@ -4,7 +4,7 @@ import pytest
 
 from chasquimq.broker import results, stream
 from chasquimq.broker.results import Kept
-from chasquimq.broker.stream import ResultKeeping
+from chasquimq.broker.stream import ResultKeeping, Started
 from tests.support.broker_builders import SILENT, TELLING, TOLD_MS, a_completion, an_entry
 from tests.support.raw_queue import GROUP
 
@@ -16,9 +16,15 @@ KEEP_NONE = ResultKeeping()
 def complete(keys, server):
     """The variant this server is served with: `XACKDEL` where it has it, else a script's own."""
 
-    def call(*batch, keeping=KEEP, telling=TELLING, has_xackdel=server.is_modern):
+    def call(*batch, keeping=KEEP, telling=TELLING, has_xackdel=server.is_modern, started=()):
         return stream.complete(
-            keys, GROUP, batch, has_xackdel=has_xackdel, keeping=keeping, telling=telling
+            keys,
+            GROUP,
+            batch,
+            has_xackdel=has_xackdel,
+            keeping=keeping,
+            telling=telling,
+            started=started,
         )
 
     return call
@@ -50,6 +56,22 @@ def test_a_job_that_returned_nothing_leaves_its_outcome_only(run, raw, complete)
     assert everything["outcome:j1"] == b"n%d" % TOLD_MS
     assert "result:j1" not in everything
     assert raw.events() == [f"e=completed id=j1 ts={TOLD_MS} attempt=1 duration_us=250"]
+
+
+def test_runs_that_began_lately_are_told_first_with_or_without_a_name(run, raw, complete):
+    (entry_id,) = raw.delivered("c1", an_entry("j1"))
+    began = [
+        Started("j1", "mail", TOLD_MS - 5, 1, 12, TOLD_MS - 17),
+        Started("j2", "", TOLD_MS, 3, 0, TOLD_MS),
+    ]
+
+    run(complete(a_completion(entry_id, "j1", "mail"), keeping=KEEP_NONE, started=began))
+
+    assert raw.events() == [
+        f"e=active id=j1 ts={TOLD_MS - 5} n=mail attempt=1 wait_ms=12 created_at_ms={TOLD_MS - 17}",
+        f"e=active id=j2 ts={TOLD_MS} attempt=3 wait_ms=0 created_at_ms={TOLD_MS}",
+        f"e=completed id=j1 ts={TOLD_MS} n=mail attempt=1 duration_us=250",
+    ]
 
 
 def test_an_empty_value_is_a_value(run, raw, keys, complete):

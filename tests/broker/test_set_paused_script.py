@@ -38,4 +38,16 @@ def test_a_pause_that_somebody_else_wrote_counts_whatever_it_says(run, raw, keys
     assert run(upkeep.is_paused(keys)) is True
     assert set_paused(paused=True) is False
     assert set_paused(paused=False, telling=SILENT) is True
-    assert raw.everything() == {"held": []}
+    assert sorted(raw.everything()) == ["held", "resumed"]
+
+
+def test_readers_that_block_on_the_bell_hear_every_resume(raw, keys, set_paused):
+    set_paused(paused=True)
+    assert raw.client.exists(keys.resumed) == 0
+    heard = b"0-0"
+    for _ in range(2):  # the second time the pause was lifted by hand
+        set_paused(paused=False)
+        [(_, [(rung, _)])] = raw.client.xread({keys.resumed: heard})
+        assert rung > heard
+        heard = rung
+        assert 0 < raw.client.ttl(keys.resumed) <= 10

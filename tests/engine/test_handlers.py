@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from chasquimq import UnrecoverableError
+from chasquimq import NotSupportedError, UnrecoverableError
 from chasquimq.metrics import DlqRouted, JobOutcome, JobOutcomeKind
 from tests.support.eventually import eventually
 from tests.support.scene import Scene
@@ -165,8 +165,13 @@ async def test_a_handler_that_calls_exit_fails_its_own_job_and_no_other(scene):
 
 
 async def test_something_that_cannot_be_called_is_refused_at_once(server, queue_name):
-    with pytest.raises(TypeError, match="handler must be a function of one Job, got str"):
-        Scene(server, queue_name).worker("not a handler")
+    with pytest.raises(TypeError, match="handler must be a function of one Job, got int"):
+        Scene(server, queue_name).worker(42)
+
+
+async def test_a_path_to_a_file_is_not_a_handler_and_the_error_says_what_to_do(server, queue_name):
+    with pytest.raises(NotSupportedError, match="pass the function itself"):
+        Scene(server, queue_name).worker("processor.py")
 
 
 async def test_a_handler_that_cancels_itself_fails_its_own_job_and_the_worker_goes_on(scene):

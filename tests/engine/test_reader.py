@@ -13,6 +13,7 @@ from chasquimq.broker.url import parse_url
 from chasquimq.clock import ManualClock
 from chasquimq.config import ConsumerConfig
 from chasquimq.engine.executor import Executor
+from chasquimq.engine.gate import Gate
 from chasquimq.engine.leases import Leases
 from chasquimq.engine.reader import Reader
 from chasquimq.engine.teller import Teller
@@ -61,6 +62,7 @@ class Desk:
             executor=self.executor,
             leases=self.leases,
             teller=self.teller,
+            gate=Gate(self.config, teller=self.teller, clock=self.clock),
             clock=self.clock,
             on_unfit=self.unfit.append,
         )
@@ -103,9 +105,9 @@ async def test_a_step_reads_as_many_as_there_are_free_slots(scene, desk):
     own = await desk(concurrency=3)
     await add(scene, 5)
     assert await own.reader.step() == 0
-    await asyncio.sleep(0)
     assert own.sink.reports == [ReaderBatch(size=3, reclaimed=0)]
-    assert (len(own.runs), own.executor.free) == (3, 0)
+    await eventually(lambda: len(own.runs) == 3)
+    assert own.executor.free == 0
     assert len(scene.pending()) == 3
 
 
@@ -333,16 +335,16 @@ async def test_after_a_break_the_next_step_looks_for_deliveries_that_got_lost_wi
 async def test_a_late_reply_is_checked_before_its_jobs_are_run(scene, desk):
     own = await desk(concurrency=9, claim_min_idle_ms=30_000)
     await add(scene, 2)
-    read = own.reader._read
+    take = own.reader._take
 
     async def late(room):
-        deliveries = await read(room)
+        taken = await take(room)
         own.clock.advance(10_000)  # the event loop was blocked
-        taken = deliveries[0].entry_id
-        scene.client.xclaim(scene.keys.stream, "default", "c-rival", 0, [taken])
-        return deliveries
+        lost = taken.deliveries[0].entry_id
+        scene.client.xclaim(scene.keys.stream, "default", "c-rival", 0, [lost])
+        return taken
 
-    own.reader._read = late
+    own.reader._take = late
     await own.reader.step()
     (run,) = await started(own, 1)
     assert {row["consumer"]: row["message_id"] for row in scene.pending()}[b"c-1"] == (

@@ -85,7 +85,7 @@ async def test_when_completed_is_told_the_entry_is_gone_and_the_result_can_be_re
             async for event in events:
                 if event.name == "completed":
                     assert unpack(scene.client.get(scene.keys.result(event.job_id))) % 2 == 0
-                    assert scene.client.get(scene.keys.outcome(event.job_id)) == b"v"
+                    assert scene.client.get(scene.keys.outcome(event.job_id)).startswith(b"v")
                     checked += 1
                     assert len(scene.pending()) <= 50 - checked
                     if checked == 50:

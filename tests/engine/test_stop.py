@@ -12,7 +12,7 @@ import pytest
 from chasquimq.broker.url import parse_url
 from chasquimq.config import ConsumerConfig
 from chasquimq.engine.crew import Crew
-from chasquimq.metrics import JobOutcome, PromoterTick, ReaderBatch
+from chasquimq.metrics import JobOutcome, LockOutcome, PromoterTick, ReaderBatch
 from chasquimq.wire.envelope import encode
 from tests.support.builders import an_envelope
 from tests.support.eventually import eventually
@@ -283,7 +283,7 @@ async def test_a_worker_with_deliveries_left_stays_in_the_group(scene, gate):
 async def test_a_lock_that_another_holds_is_left_alone(scene):
     scene.client.set(scene.keys.promoter_lock, "p-other", ex=60)
     async with scene.working(Gate()) as sink:
-        await eventually(lambda: sink.reports)
+        await eventually(lambda: sink.seen(LockOutcome))
     assert scene.client.get(scene.keys.promoter_lock) == b"p-other"
 
 

@@ -94,3 +94,36 @@ async def test_a_dead_leader_is_followed_by_another_and_delayed_jobs_go_on(scene
     await scene.queue.add("n", 1, delay_ms=1)
     async with scene.working(nothing) as sink:
         await sink.next(JobOutcome)
+
+
+async def test_a_worker_killed_while_it_is_throttled_leaves_nothing_stuck(scene, start_worker):
+    """Tokens were spent for what it had taken, and for no more; the bucket refills without it."""
+    limit = {"rate_limit_max": 3, "rate_limit_duration_ms": 600, "claim_min_idle_ms": LEASE_MS}
+    await scene.queue.add_bulk([{"name": "hold", "data": n} for n in range(6)])
+    victim = await start_worker(scene, **limit)
+    await victim.until("started", 3)
+    await eventually(lambda: scene.events("rate-limited"))
+    victim.send(signal.SIGKILL)
+    await victim.ended()
+    ran = []
+
+    async def handler(job):
+        ran.append(job.data)
+
+    async with scene.working(handler, **limit):
+        await eventually(scene.is_empty)
+    assert sorted(set(ran)) == list(range(6))
+
+
+async def test_a_worker_killed_on_a_paused_queue_leaves_the_pause_and_the_jobs(scene, start_worker):
+    scene.client.set(scene.keys.paused, "1")
+    await scene.queue.add_bulk([{"name": "hold", "data": n} for n in range(3)])
+    victim = await start_worker(scene, claim_min_idle_ms=LEASE_MS)
+    await eventually(lambda: scene.client.xinfo_groups(scene.keys.stream))
+    victim.send(signal.SIGKILL)
+    await victim.ended()
+    assert (scene.depth(), scene.pending()) == (3, [])
+    async with scene.working(nothing, claim_min_idle_ms=LEASE_MS) as sink:
+        scene.client.delete(scene.keys.paused)
+        outcomes = await sink.take(JobOutcome, 3)
+    assert [outcome.attempt for outcome in outcomes] == [1, 1, 1]

@@ -20,9 +20,12 @@ import msgpack
 
 from chasquimq import (
     BackoffSpec,
+    Consumer,
+    Producer,
     Queue,
     QueueEvents,
     RepeatPattern,
+    Scheduler,
     UnrecoverableError,
     Worker,
     version,
@@ -53,6 +56,45 @@ def arguments_of(job):
         # The reference engine's environment may have a Python that does not know `datetime.UTC`.
         arguments["delay_ms"] = datetime.fromtimestamp(at_ms / 1000, timezone.utc)  # noqa: UP017
     return arguments
+
+
+def native_argument(value):
+    """An argument of a native method; JSON has no bytes, so they come as `{"hex": ...}`."""
+    if isinstance(value, dict):
+        if value.keys() == {"hex"}:
+            return bytes.fromhex(value["hex"])
+        return {name: native_argument(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [native_argument(each) for each in value]
+    return value
+
+
+def native_answer(value):
+    """What a native method gave; one package answers in dicts, the other in values like them."""
+    if hasattr(value, "keys"):
+        return {name: native_answer(value[name]) for name in value.keys()}  # noqa: SIM118
+    if isinstance(value, list):
+        return [native_answer(each) for each in value]
+    return value
+
+
+class NativeJob:
+    """What a native handler is given, seen as a job with data."""
+
+    def __init__(self, job):
+        self.id, self.name = job.id, job.name
+        self.attempt, self.created_at_ms = job.attempt, job.created_at_ms
+        self.data = msgpack.unpackb(job.payload)
+
+
+class Native:
+    """A native class that runs, stopped as a worker is."""
+
+    def __init__(self, runner):
+        self.runner = runner
+
+    async def close(self):
+        self.runner.shutdown()
 
 
 class Work:
@@ -104,9 +146,15 @@ class Party:
 
     def forget(self):
         self.queues = {}
+        self.producers = {}
         self.jobs = {}
         self.works = []
         self.watches = []
+
+    def producer(self, queue):
+        if queue not in self.producers:
+            self.producers[queue] = Producer(self.redis_url, queue)
+        return self.producers[queue]
 
     def queue(self, name):
         if name not in self.queues:
@@ -162,6 +210,36 @@ class Party:
         work.running = asyncio.ensure_future(work.worker.run())
         self.works.append(work)
 
+    async def native(self, queue, method, arguments):
+        """Call a method of a native producer, by position."""
+        called = getattr(self.producer(queue), method)
+        given = [native_argument(each) for each in arguments]
+        if method == "add_bulk_named":
+            given = [[tuple(pair) for pair in given[0]]]
+        answer = called(*given)
+        return native_answer(answer if isinstance(answer, str) else await answer)
+
+    async def consume(self, queue, plan, options):
+        """Start a native consumer; what its handler returns is packed here."""
+        work = Work(self.first_attempt, plan)
+
+        async def handle(job):
+            value = await work.handle(NativeJob(job))
+            return None if value is None else msgpack.packb(value)
+
+        consumer = Consumer(self.redis_url, queue, **options)
+        work.worker = Native(consumer)
+        work.running = asyncio.ensure_future(consumer.run(handle))
+        self.works.append(work)
+
+    async def schedule(self, queue, options):
+        """Start a native scheduler."""
+        work = Work(self.first_attempt, {})
+        scheduler = Scheduler(self.redis_url, queue, **options)
+        work.worker = Native(scheduler)
+        work.running = asyncio.ensure_future(scheduler.run())
+        self.works.append(work)
+
     async def release(self):
         for work in self.works:
             work.gate.set()
@@ -201,6 +279,8 @@ class Party:
             await events.close()
         for queue in self.queues.values():
             await queue.close()
+        for producer in self.producers.values():
+            await producer.shutdown()
         self.forget()
 
     async def carry_out(self, number, order, arguments):

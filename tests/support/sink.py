@@ -10,11 +10,16 @@ from typing import TypeVar
 from chasquimq.metrics import (
     DlqRouted,
     JobOutcome,
+    LeasesRenewed,
     LockOutcome,
     NoopSink,
     PromoterTick,
+    QueueDepths,
+    RateLimited,
     ReaderBatch,
+    Reconnected,
     RetryScheduled,
+    WorkerPulse,
 )
 
 R = TypeVar("R")
@@ -78,6 +83,26 @@ class RecordingSink(NoopSink):
     def dlq_routed(self, dlq: DlqRouted) -> None:
         """Take note of a dead letter."""
         self._note(dlq)
+
+    def rate_limited(self, limited: RateLimited) -> None:
+        """Take note of a throttle."""
+        self._note(limited)
+
+    def worker_pulse(self, pulse: WorkerPulse) -> None:
+        """Take note of how a worker stands."""
+        self._note(pulse)
+
+    def leases_renewed(self, leases: LeasesRenewed) -> None:
+        """Take note of renewed leases."""
+        self._note(leases)
+
+    def reconnected(self, reconnected: Reconnected) -> None:
+        """Take note of connections that came back."""
+        self._note(reconnected)
+
+    def queue_depths(self, depths: QueueDepths) -> None:
+        """Take note of a look at the queue."""
+        self._note(depths)
 
     def _note(self, report: object) -> None:
         self.reports.append(report)

@@ -72,6 +72,11 @@ class BlockingConnection:
         """What the server can do; None before the first call."""
         return self._access.server
 
+    @property
+    def reconnects(self) -> int:
+        """How often the connection came back after a break."""
+        return self._access.reconnects
+
     def ready(self) -> ServerInfo:
         """Open the connection if need be and say what the server can do."""
         deadline = self._take_turn()

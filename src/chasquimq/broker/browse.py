@@ -27,7 +27,8 @@ from chasquimq.wire.keys import KEPT_GLOB, QueueKeys, finished_job
 _MARK_BYTES = 512
 # How many times the server is asked for keys before a page that is not full is given out.
 _MOST_SCANS = 100
-_PENDING_PAGE = 1_000
+_LEAST_SCANNED = 10
+_PAGE = 1_000
 _NO_DATA = pack(None)
 
 
@@ -102,7 +103,7 @@ def jobs(
     for state in states:
         place: str | None = None
         while end < 0 or at <= end:
-            limit = _PENDING_PAGE if end < 0 else min(_PENDING_PAGE, end + 1 - at)
+            limit = _PAGE if end < 0 else min(_PAGE, end + 1 - at)
             got: Page = yield from page(keys, group, state, place, limit, backwards=not asc)
             found += got.found[max(0, start - at) :]
             at += len(got.found)
@@ -163,11 +164,12 @@ def _waiting(keys: QueueKeys, place: str | None, limit: int, *, backwards: bool)
 def _active(
     keys: QueueKeys, group: str, place: str | None, limit: int, *, backwards: bool
 ) -> Steps[Page]:
+    limit = min(limit, _PAGE)
     held: list[Reply] = []
     after = place if not backwards else None
     while backwards or len(held) < limit:
         first, _ = _beyond(after, backwards=False)
-        count = _PENDING_PAGE if backwards else limit - len(held)
+        count = _PAGE if backwards else limit - len(held)
         rows = yield Call((command("XPENDING", keys.stream, group, first, "+", count),), _held_rows)
         held += rows
         if len(rows) < count:
@@ -233,9 +235,9 @@ def _failed(keys: QueueKeys, place: str | None, limit: int, *, backwards: bool) 
     while len(found) < limit:
         count = min(pace.count, limit - len(found))
         first, last = _beyond(place, backwards=backwards)
-        bounds = (
-            ("XREVRANGE", keys.dlq, last, first) if backwards else ("XRANGE", keys.dlq, first, last)
-        )
+        bounds = ("XRANGE", keys.dlq, first, last)
+        if backwards:
+            bounds = ("XREVRANGE", keys.dlq, last, first)
         rows: list[Reply] = yield call(*bounds, "COUNT", count, read=list)
         pace.heed(len(rows), sum(len(value) for row in rows for value in row[1]))
         found += _located(rows, JobState.FAILED)
@@ -247,7 +249,7 @@ def _failed(keys: QueueKeys, place: str | None, limit: int, *, backwards: bool) 
 
 def _completed(keys: QueueKeys, place: str | None, limit: int) -> Steps[Page]:
     """Of these only the ids are known. The server decides how many it finds at a time."""
-    names = KeyPages(keys, KEPT_GLOB, place or "0", count=max(10, limit))
+    names = KeyPages(keys, KEPT_GLOB, place or "0", count=min(_PAGE, max(_LEAST_SCANNED, limit)))
     found: dict[str, Located] = {}
     for _ in range(_MOST_SCANS):
         for job_id in (yield from _completed_among(keys, (yield from names.next()))):

@@ -115,6 +115,24 @@ def told(error: ReplyError) -> str:
     return f"{found['told']} script: on @user_script:{found['line']}." if found else text
 
 
+def unraised(call: Call[T]) -> Call[T | ServerReplyError]:
+    """The same call, whose refusal is an answer: it must not hide those of its neighbours."""
+
+    def parse(replies: list[Reply]) -> T | ServerReplyError:
+        try:
+            return call.parse(replies)
+        except ServerReplyError as error:
+            return error
+
+    return Call(
+        call.requests,
+        parse,
+        repeatable=call.repeatable,
+        block_ms=call.block_ms,
+        scripts=call.scripts,
+    )
+
+
 def all_checked(replies: list[Reply]) -> list[Reply]:
     """All replies of a pipeline, or the first refusal among them raised."""
     for reply in replies:

@@ -65,6 +65,11 @@ class Connection:
         return self._access.server
 
     @property
+    def is_open(self) -> bool:
+        """Whether there is a link that is not known to be broken."""
+        return self._link is not None and self._link.lost is None
+
+    @property
     def reconnects(self) -> int:
         """How often the connection came back after a break."""
         return self._access.reconnects

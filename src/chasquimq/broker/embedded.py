@@ -65,6 +65,18 @@ def stop(directory: str | None = None) -> bool:
     return _share_of(directory).stop()
 
 
+def check_directory(directory: str) -> None:
+    """Make the directory if it is not there; `ConfigError` if that cannot be."""
+    try:
+        Path(directory).mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        msg = (
+            f"'{directory}' cannot be the directory of an embedded server "
+            f"({error.strerror}): name one that is there or can be made"
+        )
+        raise ConfigError(msg) from error
+
+
 class _Share:
     """What this process has in one server: a lock that says so, for any number of uses."""
 
@@ -126,14 +138,7 @@ class _Share:
         if self._is_in_memory and (self._directory is None or not Path(self._directory).is_dir()):
             self._directory = os.path.realpath(tempfile.mkdtemp(prefix="chasquimq-"))
         assert self._directory is not None  # noqa: S101 -- only None was in memory
-        try:
-            Path(self._directory).mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            msg = (
-                f"'{self._directory}' cannot be the directory of an embedded server "
-                f"({error.strerror}): name one that is there or can be made"
-            )
-            raise ConfigError(msg) from error
+        check_directory(self._directory)
         return self._directory
 
     def _is_user(self) -> bool:

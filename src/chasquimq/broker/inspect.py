@@ -60,6 +60,30 @@ def counts(keys: QueueKeys, group: str) -> Call[Counts]:
     return Call(requests, _read_counts)
 
 
+def is_idle(keys: QueueKeys, due_within_ms: int = 0) -> Call[bool]:
+    """Whether nothing waits, nothing is in flight, and nothing delayed is due that soon.
+
+    By the server's clock, in one transaction: two looks, one at the stream and one at the delayed
+    set, could both miss a job that is moved from one to the other in between.
+    """
+
+    def read(replies: list[Reply]) -> bool:
+        depth, earliest, (seconds, micros) = all_checked(checked(replies[-1]))
+        if depth:
+            return False
+        now_ms = int(seconds) * 1_000 + int(micros) // 1_000
+        return not earliest or float(earliest[1]) > now_ms + due_within_ms
+
+    requests = (
+        command("MULTI"),
+        command("XLEN", keys.stream),
+        command("ZRANGE", keys.delayed, 0, 0, "WITHSCORES"),
+        command("TIME"),
+        command("EXEC"),
+    )
+    return Call(requests, read)
+
+
 def locate(keys: QueueKeys, group: str, job_id: str) -> Steps[Located]:
     """Look for a job everywhere it can be, in the order a job moves.
 

@@ -2,20 +2,25 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
 
 from chasquimq.broker import ring, scripts
 from chasquimq.broker.call import Call, Reply, bulk, call, checked, command
 from chasquimq.broker.ring import Ticket
+from chasquimq.wire.codec import pack_for_script
 from chasquimq.wire.entry import job_fields, parse_job_fields
+from chasquimq.wire.ids import StreamId
 from chasquimq.wire.keys import QueueKeys
 
 # More deliveries than any worker holds at a time.
 _MOST_PENDING = 10_000
+# Behind the first one that is put back; where more are pending they stay so, idle.
+_MOST_PUT_BACK = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class NewJob:
-    """A fresh job as it goes to the stream."""
+class NewJob(NamedTuple):
+    """A fresh job as it goes to the stream; in the order `add.lua` reads."""
 
     id: str
     envelope: bytes
@@ -70,9 +75,11 @@ class Delivery:
         return f"<Delivery {self.entry_id.decode()} {self.name!r} after {self.deliveries}>"
 
 
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """A delivery whose handler returned; `value` is what is stored, None for nothing."""
+class Completion(NamedTuple):
+    """A delivery whose handler returned; `value` is what is stored, None for nothing.
+
+    A tuple, and in the order `complete.lua` reads: a batch is packed without another look.
+    """
 
     entry_id: bytes
     job_id: str
@@ -80,6 +87,17 @@ class Completion:
     attempt: int
     duration_us: int
     value: bytes | None = None
+
+
+class Started(NamedTuple):
+    """A run that is about to begin; in the order `complete.lua` reads."""
+
+    job_id: str
+    name: str
+    ts_ms: int
+    attempt: int
+    wait_ms: int
+    created_at_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +118,6 @@ def add(
     whole: bool,
 ) -> Call[Added]:
     """Append a batch in one script: all jobs or none if `whole`, else as many as fit."""
-    more: list[bytes] = []
-    for job in jobs:
-        more += (job.id.encode(), job.envelope, job.name.encode())
     return scripts.ADD.call(
         {"stream": keys.stream, "events": keys.events, "sent": keys.sent(ticket.producer_id)},
         {
@@ -114,10 +129,11 @@ def add(
             "whole": int(whole),
             "ts_ms": telling.ts_ms,
             "events_cap": telling.cap,
+            # Packed, and not three arguments a job: a third less work here and at the server.
+            "jobs": pack_for_script(list(chain.from_iterable(jobs))),
         },
         read=lambda reply: Added(*reply),
         repeatable=True,
-        more_arguments=more,
     )
 
 
@@ -227,7 +243,7 @@ def claim(
     )
 
 
-def complete(
+def complete(  # noqa: PLR0913 -- the batch, and what goes with it
     keys: QueueKeys,
     group: str,
     batch: Sequence[Completion],
@@ -235,28 +251,26 @@ def complete(
     has_xackdel: bool,
     keeping: ResultKeeping,
     telling: Telling,
+    started: Sequence[Started] = (),
 ) -> Call[list[bool]]:
-    """Remove completed entries, store results, tell `completed`; True where it was there."""
+    """Remove completed entries, store results, tell `completed`; True where it was there.
+
+    `active` of runs in `started` is told along the way, before any `completed`. A call that had to
+    be sent twice may tell it twice.
+    """
     if not keeping.result_ttl_s and not telling.cap and has_xackdel:
         ids = [each.entry_id for each in batch]
         head = command("XACKDEL", keys.stream, group, "IDS", len(ids)).split(b"\r\n", 1)[1]
         request = b"".join((b"*%d\r\n" % (5 + len(ids)), head, *map(bulk, ids)))
         return Call((request,), lambda replies: _flags(checked(replies[0])))
-    more: list[bytes] = []
+    done: list[bytes | str | int] = []
+    values: list[bytes] = []
     more_keys: list[bytes] = []
     for each in batch:
-        has_value = each.value is not None
-        more += (
-            each.entry_id,
-            each.job_id.encode(),
-            each.name.encode(),
-            b"%d" % each.attempt,
-            b"%d" % each.duration_us,
-            b"1" if has_value else b"0",
-            each.value or b"",
-        )
+        done += each[:5]
         if keeping.result_ttl_s:
             more_keys += (keys.result(each.job_id), keys.outcome(each.job_id))
+            values += (b"0", b"") if each.value is None else (b"1", each.value)
     return scripts.COMPLETE.call(
         {"stream": keys.stream, "events": keys.events},
         {
@@ -266,11 +280,14 @@ def complete(
             "events_cap": telling.cap,
             "result_ttl_s": keeping.result_ttl_s,
             "outcome_ttl_s": keeping.outcome_ttl_s,
+            # Packed, and not an argument a field: 5 us a job less here, with two events a job.
+            "started": pack_for_script(list(chain.from_iterable(started))),
+            "done": pack_for_script(done),
         },
         read=_flags,
         repeatable=True,
         more_keys=more_keys,
-        more_arguments=more,
+        more_arguments=values,
     )
 
 
@@ -304,6 +321,28 @@ def hand_back(
     )
 
 
+def put_back(
+    keys: QueueKeys, group: str, consumer: str, deliveries: Iterable[Delivery], *, idle_ms: int
+) -> Call[int]:
+    """Make deliveries that were not started wait again, in their places; nobody is woken."""
+    more: list[bytes] = []
+    for each in sorted(deliveries, key=lambda delivery: StreamId.parse(delivery.entry_id)):
+        more += (each.entry_id, b"%d" % each.deliveries)
+    return scripts.PUT_BACK.call(
+        {"stream": keys.stream},
+        {"group": group, "consumer": consumer, "idle_ms": idle_ms, "most": _MOST_PUT_BACK},
+        read=int,
+        repeatable=True,
+        more_arguments=more,
+    )
+
+
+def wait_for_entry(keys: QueueKeys, *, after: bytes, block_ms: int) -> Call[bool]:
+    """Block until the stream has an entry after this id, without taking it."""
+    request = command("XREAD", "COUNT", 1, "BLOCK", block_ms, "STREAMS", keys.stream, after)
+    return Call((request,), lambda replies: bool(checked(replies[0])), block_ms=block_ms)
+
+
 def pending(keys: QueueKeys, group: str, consumer: str) -> Call[list[Delivery]]:
     """What the server's book says this consumer holds, without the entries themselves."""
     return call(
@@ -325,9 +364,14 @@ def _read_deliveries(replies: list[Reply]) -> list[Delivery]:
     reply = checked(replies[0])
     if not reply:
         return []
+    return deliveries_of(reply[0][1])
+
+
+def deliveries_of(rows: Reply) -> list[Delivery]:
+    """The rows of a read; those of one that may claim have four parts."""
     return [
         Delivery(*row) if len(row) == 4 else Delivery(row[0], row[1], 0, 0)  # noqa: PLR2004
-        for row in reply[0][1]
+        for row in rows
     ]
 
 

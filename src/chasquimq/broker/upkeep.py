@@ -14,7 +14,7 @@ from chasquimq.wire.member import encode_member
 def set_paused(keys: QueueKeys, *, paused: bool, telling: Telling) -> Call[bool]:
     """Pause a queue or let it go on; True if that changed anything."""
     return scripts.SET_PAUSED.call(
-        {"paused": keys.paused, "events": keys.events},
+        {"paused": keys.paused, "resumed": keys.resumed, "events": keys.events},
         {"wanted": int(paused), "ts_ms": telling.ts_ms, "events_cap": telling.cap},
         read=bool,
         repeatable=True,

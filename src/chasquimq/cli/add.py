@@ -12,6 +12,7 @@ from chasquimq.cli import options, values
 from chasquimq.cli.options import Session
 from chasquimq.cli.render import emit, say
 from chasquimq.cli.run import opened, run
+from chasquimq.given import chosen
 from chasquimq.job import Job
 from chasquimq.queue import Queue
 
@@ -75,15 +76,14 @@ def command(  # noqa: PLR0913 -- one parameter an option
     if delay is not None and at is not None:
         msg = "--delay and --at are two ways to say the same: use one"
         raise click.UsageError(msg)
-    given = {"delay_ms": at or delay, "attempts": attempts, "backoff": backoff, "job_id": job_id}
-    chosen = {key: value for key, value in given.items() if value is not None}
+    asked = chosen(delay_ms=at or delay, attempts=attempts, backoff=backoff, job_id=job_id)
     if bulk is None:
-        _add_one(session, queue, {"name": name, "data": data, **chosen})
+        _add_one(session, queue, {"name": name, "data": data, **asked})
         return
     if data is not None or job_id is not None:
         msg = "--bulk takes data and ids from its lines: leave DATA and --job-id out"
         raise click.UsageError(msg)
-    run(_add_lines(session, queue, bulk, name, chosen))
+    run(_add_lines(session, queue, bulk, name, asked))
 
 
 def _add_one(session: Session, queue: str, entry: dict[str, Any]) -> None:
@@ -100,13 +100,13 @@ def _add_one(session: Session, queue: str, entry: dict[str, Any]) -> None:
 
 
 async def _add_lines(
-    session: Session, queue: str, source: str, name: str | None, chosen: dict[str, Any]
+    session: Session, queue: str, source: str, name: str | None, asked: dict[str, Any]
 ) -> None:
     lines = values.json_lines(source)
     added = taken = 0
     async with opened(session, queue) as open_queue:
         while batch := list(islice(lines, _BATCH)):
-            jobs = await _add_batch(open_queue, batch, _entries(batch, name, chosen), added)
+            jobs = await _add_batch(open_queue, batch, _entries(batch, name, asked), added)
             added += len(jobs)
             taken += sum(job.deduplicated for job in jobs)
             if session.as_json:
@@ -117,13 +117,13 @@ async def _add_lines(
 
 
 def _entries(
-    batch: list[tuple[int, Any]], name: str | None, chosen: dict[str, Any]
+    batch: list[tuple[int, Any]], name: str | None, asked: dict[str, Any]
 ) -> Iterator[dict[str, Any]]:
     for number, value in batch:
         if name is not None:
-            yield {"name": name, "data": value, **chosen}
+            yield {"name": name, "data": value, **asked}
         elif isinstance(value, dict):
-            yield {"data": None, **chosen, **value}
+            yield {"data": None, **asked, **value}
         else:
             msg = f'line {number} is no object: write {{"name": ...}}, or give a NAME for all'
             raise click.UsageError(msg)

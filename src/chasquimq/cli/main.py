@@ -43,6 +43,11 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "clean": Entry("clean", "Remove old jobs of one state."),
         "obliterate": Entry("obliterate", "Remove a queue and all that belongs to it."),
     },
+    "Run": {
+        "worker": Entry("worker", "Run the jobs of a queue with a function or an app of yours."),
+        "server": Entry("server", "A server without installing one: start, stop, status."),
+        "doctor": Entry("doctor", "Examine a server and its queues; say what to do."),
+    },
 }
 COMMANDS = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
 

@@ -58,6 +58,15 @@ def backoff(text: str) -> int | dict[str, Any]:
     return spec
 
 
+def positive(value: str | int) -> int:
+    """A whole number from 1; unlike click's own it does not put its range into every help line."""
+    text = str(value)
+    if not text.isdecimal() or int(text) < 1:
+        msg = f"{text!r} is not a whole number from 1 on"
+        raise click.BadParameter(msg)
+    return int(text)
+
+
 def epoch_ms(moment: datetime | None) -> int | None:
     """Epoch milliseconds of an instant; None stays None."""
     return None if moment is None else round(moment.timestamp() * 1_000)

@@ -4,7 +4,7 @@ import logging
 
 from chasquimq.broker import stream
 from chasquimq.broker.connection import Connection
-from chasquimq.broker.stream import Completion, ResultKeeping, Telling
+from chasquimq.broker.stream import Completion, ResultKeeping, Started, Telling
 from chasquimq.clock import Clock
 from chasquimq.config import ConsumerConfig
 from chasquimq.engine.gatherer import Gatherer
@@ -47,12 +47,13 @@ class Acker:
         self.gatherer: Gatherer[Completion] = Gatherer(
             "acker", self._flush, most=config.ack_batch, flights=_FLIGHTS
         )
+        teller.gatherer.rides_with = self.gatherer
 
     def add(self, completion: Completion) -> None:
         """Acknowledge with the next batch."""
         self.gatherer.add(completion)
 
-    async def _complete(self, batch: list[Completion]) -> list[bool]:
+    async def _complete(self, batch: list[Completion], started: list[Started]) -> list[bool]:
         server = self._connection.server or await self._connection.ready()
         return await self._connection.run(
             stream.complete(
@@ -62,13 +63,14 @@ class Acker:
                 has_xackdel=server.has_xackdel,
                 keeping=self._keeping,
                 telling=Telling(self._clock.now_ms(), self._events_cap),
+                started=started,
             )
         )
 
     async def _flush(self, batch: list[Completion]) -> None:
-        await self._teller.gatherer.hurry()  # `active` comes before `completed`
+        started = await self._teller.take_started()  # `active` comes before `completed`
         try:
-            removed = await self.gatherer.insist(lambda: self._complete(batch))
+            removed = await self.gatherer.insist(lambda: self._complete(batch, started))
             late = removed.count(False)
             if late:
                 log.info("%d completed jobs had been settled by another worker", late,

@@ -11,9 +11,12 @@ NO_PAYLOAD = "missing or non-bytes payload field"
 
 
 class Run:
-    """A delivery that will be run: its envelope, and the number of the run, from 1."""
+    """A delivery that will be run: its envelope, and the number of the run, from 1.
 
-    __slots__ = ("attempt", "delivery", "envelope", "name")
+    `is_discarded` is set while it runs, by a handler that wants no other run after this one.
+    """
+
+    __slots__ = ("attempt", "delivery", "envelope", "is_discarded", "name")
 
     def __init__(self, delivery: Delivery, envelope: Envelope, attempt: int) -> None:
         """Made by `admit`."""
@@ -21,6 +24,7 @@ class Run:
         self.envelope = envelope
         self.name = delivery.name
         self.attempt = attempt
+        self.is_discarded = False
 
     def __repr__(self) -> str:
         """Show which job, and its how-manieth run."""

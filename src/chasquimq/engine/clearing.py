@@ -4,13 +4,20 @@ Never more than a page of jobs is held in memory, and no script works on more th
 killed half way leaves a smaller queue, and what was removed is whole: begin again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import TypeVar
 
 from chasquimq.broker import delayed, dlq, upkeep
 from chasquimq.broker.call import Reply, Steps, together
 from chasquimq.broker.seek import KeyPages, Pace, Pages, newest_entry, read_row
 from chasquimq.errors import QueueBusyError
 from chasquimq.wire.keys import KEPT_GLOB, QueueKeys, finished_job, once_a_queue
+
+T = TypeVar("T")
+
+# What one script removes: some milliseconds, in which the server does nothing else.
+_BATCH = 200
 
 
 class Clearing:
@@ -108,10 +115,13 @@ class Clearing:
             left = list(dict.fromkeys(kept))
             while left and len(ids) < limit:
                 part, left = left[: limit - len(ids)], left[limit - len(ids) :]
-                forgotten: list[bool] = yield upkeep.forget(
-                    self._keys, part, done_before_ms=before_ms, dry_run=dry_run
+                forgotten: list[list[bool]] = yield together(
+                    [
+                        upkeep.forget(self._keys, few, done_before_ms=before_ms, dry_run=dry_run)
+                        for few in _batches(part)
+                    ]
                 )
-                ids |= dict.fromkeys(_chosen(part, forgotten))
+                ids |= dict.fromkeys(_chosen(part, chain.from_iterable(forgotten)))
         return list(ids)
 
     def obliterate(self, *, force: bool, dry_run: bool) -> Steps[int]:
@@ -143,8 +153,13 @@ class Clearing:
             return []
         ids = [_job_id(row) for row in page]
         entries = [(row[0], job_id) for row, job_id in zip(page, ids, strict=True)]
-        gone: list[bool] = yield upkeep.discard_waiting(self._keys, entries, dry_run=dry_run)
-        return _chosen(ids, gone)
+        gone: list[list[bool]] = yield together(
+            [
+                upkeep.discard_waiting(self._keys, part, dry_run=dry_run)
+                for part in _batches(entries)
+            ]
+        )
+        return _chosen(ids, chain.from_iterable(gone))
 
     def _discard_members(self, members: Sequence[bytes], *, dry_run: bool) -> Steps[list[str]]:
         if not members:
@@ -152,8 +167,10 @@ class Clearing:
         jobs = [delayed.job_of(member) for member in members]
         ids = ["" if job is None else job[1].id for job in jobs]
         pairs = list(zip(members, ids, strict=True))
-        gone: list[bool] = yield upkeep.discard_delayed(self._keys, pairs, dry_run=dry_run)
-        return _chosen(ids, gone)
+        gone: list[list[bool]] = yield together(
+            [upkeep.discard_delayed(self._keys, part, dry_run=dry_run) for part in _batches(pairs)]
+        )
+        return _chosen(ids, chain.from_iterable(gone))
 
 
 def _job_id(row: Reply) -> str:
@@ -167,5 +184,9 @@ def _is_old(member: bytes, before_ms: int) -> bool:
     return job is not None and job[1].created_at_ms <= before_ms
 
 
-def _chosen(ids: Sequence[str], flags: Sequence[bool]) -> list[str]:
+def _batches(items: Sequence[T]) -> list[Sequence[T]]:
+    return [items[at : at + _BATCH] for at in range(0, len(items), _BATCH)]
+
+
+def _chosen(ids: Sequence[str], flags: Iterable[bool]) -> list[str]:
     return [job_id for job_id, flag in zip(ids, flags, strict=True) if flag]

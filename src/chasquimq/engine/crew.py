@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from chasquimq.broker import stream
+from chasquimq.broker import limits, stream
 from chasquimq.broker.blocking import BlockingConnection
 from chasquimq.broker.connection import Connection
+from chasquimq.broker.limits import Limit
 from chasquimq.broker.options import ConnectionOptions
 from chasquimq.broker.stream import Delivery
 from chasquimq.broker.url import Target
@@ -17,15 +18,19 @@ from chasquimq.clock import SYSTEM_CLOCK, Clock
 from chasquimq.config import ConsumerConfig
 from chasquimq.engine.acker import Acker
 from chasquimq.engine.executor import Executor, Handler
+from chasquimq.engine.gate import Gate, Tell, tell_nobody
 from chasquimq.engine.leases import Leases
 from chasquimq.engine.promoter import PromoterRole
+from chasquimq.engine.pulse import Pulse, Vitals
 from chasquimq.engine.reader import Reader
 from chasquimq.engine.relocator import Relocator
 from chasquimq.engine.role import Role
 from chasquimq.engine.scheduler import SchedulerRole
+from chasquimq.engine.scribe import Scribe
 from chasquimq.engine.settlement import Settlement
 from chasquimq.engine.teller import Teller
 from chasquimq.errors import ChasquiError
+from chasquimq.metrics import NO_METRICS
 from chasquimq.wire.keys import QueueKeys
 
 log = logging.getLogger("chasquimq.engine")
@@ -45,7 +50,7 @@ class Crew:
     them.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 -- what a worker is made of
         self,
         target: Target,
         config: ConsumerConfig,
@@ -54,8 +59,12 @@ class Crew:
         options: ConnectionOptions | None = None,
         clock: Clock = SYSTEM_CLOCK,
         chance: random.Random | None = None,
+        tell: Tell = tell_nobody,
     ) -> None:
-        """Build the roles; nothing is connected before `run`. Needs a running event loop."""
+        """Build the roles; nothing is connected before `run`. Needs a running event loop.
+
+        `tell` is told of what listeners may want to know: an event's name, then its arguments.
+        """
         options = options or ConnectionOptions()
         keys = QueueKeys(config.queue_name)
         self._config = config
@@ -63,7 +72,11 @@ class Crew:
         self._clock = clock
         self._main = Connection(target, options, slot_key=keys.tag)
         self._leases = self._keeper(target, options)
+        self._tell = tell
         self._teller = Teller(self._main, keys, config, clock)
+        self._gate = Gate(config, teller=self._teller, clock=clock, tell=tell)
+        self.scribe = Scribe(keys, config, teller=self._teller, clock=clock, tell=tell)
+        """Writes what handlers say of their jobs."""
         self._acker = Acker(
             self._main, keys, config, leases=self._leases, teller=self._teller, clock=clock
         )
@@ -82,16 +95,7 @@ class Crew:
             on_start=self._teller.active,
             on_outcome=settlement.settle,
         )
-        self._reader = Reader(
-            self._main.sibling(),
-            keys,
-            config,
-            executor=self._executor,
-            leases=self._leases,
-            teller=self._teller,
-            clock=clock,
-            on_unfit=settlement.set_aside,
-        )
+        self._reader = self._made_reader(settlement)
         self._promoter = PromoterRole(self._main.sibling(), config.promoter())
         self._leaders: list[PromoterRole | SchedulerRole] = []
         if config.delayed_enabled:
@@ -99,8 +103,14 @@ class Crew:
         if config.run_scheduler:
             self._leaders.append(self._scheduler())
         self._roles: list[Role] = [self._reader, *self._leaders]
+        for role in self._roles:
+            role.on_error = lambda error: tell("error", error)
         # In the order in which they end: events are also written on behalf of the others.
         self._gatherers = (self._acker.gatherer, self._relocator.gatherer, self._teller.gatherer)
+        self._group: asyncio.TaskGroup | None = None
+        self._pulse = Pulse(
+            config.metrics, lambda: self.vitals, consumer_id=config.consumer_id, clock=clock
+        )
         self._limits: set[asyncio.Timeout] = set()
         self._is_cut = False
 
@@ -126,6 +136,20 @@ class Crew:
             chance=chance,
         )
 
+    def _made_reader(self, settlement: Settlement) -> Reader:
+        return Reader(
+            self._main.sibling(),
+            self._keys,
+            self._config,
+            executor=self._executor,
+            leases=self._leases,
+            teller=self._teller,
+            gate=self._gate,
+            clock=self._clock,
+            on_unfit=settlement.set_aside,
+            on_drained=lambda: self._tell("drained"),
+        )
+
     def _scheduler(self) -> SchedulerRole:
         config = replace(self._config.scheduler, queue_name=self._config.queue_name)
         return SchedulerRole(self._main, config, clock=self._clock)
@@ -142,14 +166,78 @@ class Crew:
             self._leases.start()
             for gatherer in self._gatherers:
                 gatherer.start()
+            if self._config.metrics is not NO_METRICS:
+                self._pulse.start()
             async with asyncio.TaskGroup() as group:
+                self._group = group
                 tasks = [group.create_task(role.run(stop), name=role.name) for role in self._roles]
                 group.create_task(self._end_roles(stop, tasks), name="stop")
+                self._tell("ready")
         except BaseExceptionGroup as failures:
             # The first role that failed ended the others; what it said is what callers expect.
             raise failures.exceptions[0] from None
         finally:
-            await self._stop()
+            self._group = None
+            try:
+                await self._stop()
+            finally:
+                await self._pulse.end()
+
+    @property
+    def vitals(self) -> Vitals:
+        """How it stands now. Plain numbers: any thread may look, while the event loop works."""
+        reader, promoter = self._reader, self._promoter
+        own = (self._main, reader.connection, promoter.connection, promoter.bell)
+        age_us = self._clock.monotonic_us() - reader.last_read_us
+        return Vitals(
+            is_connected=self._main.is_open and reader.connection.is_open,
+            is_full=self._executor.free <= 0,
+            last_read_age_ms=age_us // 1_000 if reader.last_read_us else None,
+            in_flight=len(self._leases),
+            running=self._executor.running,
+            leases_renewed=self._leases.renewals,
+            leases_lost=self._leases.lost,
+            reconnects=sum(each.reconnects for each in own) + self._leases.reconnects,
+        )
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether no job is taken because this worker, or its queue, is paused."""
+        return self._gate.is_paused
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a rate limit keeps jobs from being taken."""
+        return self._gate.is_held
+
+    def pause(self) -> None:
+        """Take no more jobs; those that run go on, what was read and not begun goes back."""
+        self._gate.set_pause(here=True)
+        self._shut()
+
+    def resume(self) -> None:
+        """End a `pause` of this worker; that of the queue stays."""
+        self._gate.set_pause(here=False)
+
+    async def rate_limit(self, ms: int) -> None:
+        """Take no job for so long: all who share the queue's limit, or without one this worker."""
+        config = self._config
+        if config.rate_limit_max is not None and config.rate_limit_scope == "queue":
+            limit = Limit(config.rate_limit_max, config.rate_limit_duration_ms)
+            await self._main.run(limits.hold(self._keys, limit, hold_ms=ms))
+            return
+        self._gate.hold(ms)
+        self._shut()
+
+    def _shut(self) -> None:
+        """The gate was shut by hand: end the read that is open, give back what waits for a slot."""
+        self._executor.nudge()
+        if self._group is not None:
+            is_shut = self._gate.is_shut
+            self._group.create_task(
+                self._reader.unblock(self._main, is_needed=is_shut), name="unblock"
+            )
+            self._group.create_task(self._hand_back(self._reader.take_unstarted()), name="back")
 
     @property
     def running(self) -> int:
@@ -174,7 +262,7 @@ class Crew:
         self._reader.end()
         async with self._within(self._config.block_ms / 1_000 + _ROLES_GRACE_S):
             await asyncio.gather(
-                self._hand_back(self._take_unstarted()),
+                self._hand_back(self._reader.take_unstarted()),
                 *(role.unblock(self._main) for role in self._roles),
             )
             await asyncio.wait(tasks)
@@ -190,7 +278,7 @@ class Crew:
         deadline_s = self._config.shutdown_deadline_secs
         try:
             _, cut_off = await asyncio.gather(
-                self._return_all(self._take_unstarted()), self._executor.end(deadline_s)
+                self._return_all(self._reader.take_unstarted()), self._executor.end(deadline_s)
             )
             if cut_off:
                 log.warning("%d handlers did not finish within %g s and were cut off",
@@ -214,6 +302,7 @@ class Crew:
     async def _farewell(self, cut_off: list[Delivery]) -> None:
         """Write what is left to write, and leave the group."""
         await self._hand_back(cut_off)
+        self.scribe.end()
         for gatherer in self._gatherers:
             await gatherer.end()
         if self._main.server is None:
@@ -239,10 +328,6 @@ class Crew:
             log.warning("stopping without the server, which did not answer in %g s: what was not "
                         "written will be run again", limit_s,
                         extra={"queue": self._keys.name})  # fmt: skip
-
-    def _take_unstarted(self) -> list[Delivery]:
-        """Take them from the slots at once: none that becomes free starts another."""
-        return [run.delivery for run in self._executor.take_waiting()]
 
     async def _return_all(self, unstarted: list[Delivery]) -> None:
         """Hand back, besides, what the reader was given and did not see, if it was cut off."""

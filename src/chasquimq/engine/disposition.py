@@ -32,7 +32,14 @@ class Failed:
     is_panic: bool = False
 
 
-Outcome: TypeAlias = Ok | Failed
+@dataclass(frozen=True, slots=True)
+class Postponed:
+    """The handler ran into somebody's rate limit: the same run again, after `retry_after_ms`."""
+
+    retry_after_ms: int | None
+
+
+Outcome: TypeAlias = Ok | Failed | Postponed
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +63,8 @@ def after_failure(
     """What becomes of a failed run. The budget counts runs, not retries."""
     if failure.dlq_reason is not None:
         return Bury(failure.dlq_reason)
+    if run.is_discarded:
+        return Bury(DlqReason.UNRECOVERABLE)
     if run.attempt >= budget(run.envelope, max_attempts):
         return Bury(DlqReason.RETRIES_EXHAUSTED)
     override = run.envelope.retry.backoff if run.envelope.retry else None

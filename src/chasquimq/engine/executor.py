@@ -1,8 +1,10 @@
 """Runs the handler for one delivery after another in a fixed number of slots.
 
 A slot is a long-lived task: a handler that never suspends costs no task and no turn of the event
-loop. Each run sees a context of its own, so context variables that one job sets are never seen by
-the next. The executor decides nothing: it reports an `Outcome`.
+loop. A slot is woken for the first run of a batch and goes on to the next by itself; only when a
+handler suspends, and so keeps its slot, are others woken. Each run sees a context of its own, so
+context variables that one job sets are never seen by the next. The executor decides nothing: it
+reports an `Outcome`.
 """
 
 import asyncio
@@ -15,10 +17,13 @@ from typing import Any, TypeAlias
 
 from chasquimq.clock import Clock
 from chasquimq.engine.admission import Run
-from chasquimq.engine.disposition import Failed, Ok, Outcome
-from chasquimq.errors import UnrecoverableError
+from chasquimq.engine.disposition import Failed, Ok, Outcome, Postponed
+from chasquimq.errors import DlqReason, HandlerError, RateLimitError, UnrecoverableError
 
 Handler: TypeAlias = Callable[[Run], Coroutine[Any, Any, bytes | None]]
+
+# Most handlers return nothing that is stored: they share one outcome.
+_NOTHING = Ok(None)
 
 TRACEBACK_CHARS = 8_192
 """How much of a traceback a dead letter keeps: its end, where the error is."""
@@ -29,6 +34,9 @@ MESSAGE_CHARS = 4_096
 _TURN_US = 2_000
 # How long a cancelled handler may take to unwind before the stop goes on without it.
 _CANCEL_GRACE_S = 1.0
+# Slots woken when a handler suspends. Two, so that a batch fills all slots in a few turns of the
+# event loop (it doubles with each) while a batch that never suspends wakes one slot in all.
+_WOKEN_AT_SUSPENSION = 2
 
 
 class Executor:
@@ -52,6 +60,8 @@ class Executor:
         self._waiting: deque[Run] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._slots: list[asyncio.Task[None]] = []
+        # Slots that were woken and have not had their turn yet.
+        self._woken = 0
         self._running: dict[Run, int] = {}
         self._base_context = contextvars.copy_context()
         self._changed = asyncio.Event()
@@ -84,14 +94,26 @@ class Executor:
     def submit(self, run: Run) -> None:
         """Queue a run; it starts as soon as a slot is free."""
         self._waiting.append(run)
+        if not self._woken:
+            self._wake()
+
+    def _wake(self) -> None:
+        """Let one more slot look for runs, if there is one that does nothing."""
         while self._idle:
             waiter = self._idle.popleft()
             if not waiter.done():
                 waiter.set_result(None)
+                self._woken += 1
                 return
-        if len(self._slots) < self._concurrency:
+        if len(self._slots) < self._concurrency and not self._is_ending:
             loop = asyncio.get_running_loop()
             self._slots.append(loop.create_task(self._slot(), name=f"slot-{len(self._slots)}"))
+            self._woken += 1
+
+    def _on_suspension(self) -> None:
+        """A handler keeps its slot: what waits needs others."""
+        for _ in range(min(_WOKEN_AT_SUSPENSION, len(self._waiting) - self._woken)):
+            self._wake()
 
     async def changed(self) -> None:
         """Return after a run has left its slot (at once, if one did since the last call)."""
@@ -114,9 +136,8 @@ class Executor:
         A `cut` is a deadline that comes sooner.
         """
         self._is_ending = True
-        for waiter in self._idle:
-            if not waiter.done():
-                waiter.set_result(None)
+        while self._idle:
+            self._wake()
         if self._slots:
             with suppress(TimeoutError):
                 async with asyncio.timeout(0 if self._is_cut else deadline_s) as self._patience:
@@ -136,36 +157,56 @@ class Executor:
             self._patience.reschedule(asyncio.get_running_loop().time())
 
     async def _slot(self) -> None:
-        clock, waiting = self._clock, self._waiting
+        now_us, waiting, running = self._clock.monotonic_us, self._waiting, self._running
         slot = asyncio.current_task()
         assert slot is not None  # noqa: S101 -- a slot is a task
-        turn_began = clock.monotonic_us()
+        self._woken -= 1
+        turn_began = now_us()
         while True:
             while not waiting:
                 if self._is_ending:
                     return
-                waiter = asyncio.get_running_loop().create_future()
-                self._idle.append(waiter)
-                await self._unhurt(slot, waiter)
-                turn_began = clock.monotonic_us()
+                await self._rest(slot)
+                turn_began = now_us()
             run = waiting.popleft()
-            began = clock.monotonic_us()
-            self._running[run] = began
+            began = running[run] = now_us()
             self._on_start(run)
+            outcome: Outcome
             try:
-                outcome = await self._outcome(run)
-            except asyncio.CancelledError:
-                self._cut_off.append(run)
+                value = await _InContext(
+                    self._base_context.copy(), self._handler(run), self._on_suspension
+                )
+                outcome = _NOTHING if value is None else Ok(value)
+            except asyncio.CancelledError as error:
+                if self._is_cut:
+                    self._cut_off.append(run)
+                    raise
+                # The handler cancelled itself, or let a cancellation of its own making escape: that
+                # is a failure of this job.
+                outcome = _failed(error, is_panic=True)
+            except Exception as error:  # noqa: BLE001 -- whatever a handler raises is an outcome
+                outcome = _raised(error)
+            except KeyboardInterrupt:
                 raise
+            except BaseException as error:  # noqa: BLE001 -- a `sys.exit` must not end other jobs
+                outcome = _failed(error, is_panic=True)
             finally:
-                del self._running[run]
+                del running[run]
                 self.finished += 1
                 self._changed.set()
-            ended = clock.monotonic_us()
+            ended = now_us()
             self._on_outcome(run, outcome, ended - began)
             if ended - turn_began > _TURN_US or slot.cancelling():
                 await self._unhurt(slot, asyncio.sleep(0))
-                turn_began = clock.monotonic_us()
+                turn_began = now_us()
+
+    async def _rest(self, slot: "asyncio.Task[None]") -> None:
+        """Do nothing until woken."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._idle.append(waiter)
+        await self._unhurt(slot, waiter)
+        if waiter.done() and not waiter.cancelled():
+            self._woken -= 1
 
     async def _unhurt(self, slot: "asyncio.Task[None]", pause: Awaitable[None]) -> None:
         """Wait between two jobs, and forget a cancellation that came from one that is over.
@@ -181,40 +222,28 @@ class Executor:
         while slot.cancelling():
             slot.uncancel()
 
-    async def _outcome(self, run: Run) -> Outcome:
-        context = self._base_context.copy()
-        try:
-            return Ok(await _InContext(context, context.run(self._handler, run)))
-        except asyncio.CancelledError as error:
-            if self._is_cut:
-                raise
-            # The handler cancelled itself, or let a cancellation of its own making escape: that is
-            # a failure of this job.
-            return _failed(error, is_panic=True)
-        except Exception as error:  # noqa: BLE001 -- whatever a handler raises is an outcome
-            return _failed(error)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # noqa: BLE001 -- a `sys.exit` must not end other jobs
-            return _failed(error, is_panic=True)
-
 
 class _InContext(Awaitable[bytes | None]):
     """Drives a coroutine inside a context, from a task that has another one."""
 
-    __slots__ = ("_context", "_coroutine")
+    __slots__ = ("_context", "_coroutine", "_on_suspension")
 
     def __init__(
-        self, context: contextvars.Context, coroutine: Coroutine[Any, Any, bytes | None]
+        self,
+        context: contextvars.Context,
+        coroutine: Coroutine[Any, Any, bytes | None],
+        on_suspension: Callable[[], None],
     ) -> None:
         self._context = context
         self._coroutine = coroutine
+        self._on_suspension = on_suspension
 
     def __await__(self) -> Generator[Any, Any, bytes | None]:
         enter, coroutine = self._context.run, self._coroutine
         send, throw = coroutine.send, coroutine.throw
         try:
             yielded = enter(send, None)
+            self._on_suspension()
             while True:
                 try:
                     value = yield yielded
@@ -230,9 +259,16 @@ class _InContext(Awaitable[bytes | None]):
             return result
 
 
+def _raised(error: Exception) -> Outcome:
+    if isinstance(error, RateLimitError):
+        return Postponed(error.retry_after_ms)
+    return _failed(error)
+
+
 def _failed(error: BaseException, *, is_panic: bool = False) -> Failed:
-    message = _text(error)
-    kind = type(error).__name__
+    source = error.source_err() if isinstance(error, HandlerError) else error
+    message = _text(source)
+    kind = type(source).__name__
     trace = _utf8("".join(traceback.format_exception(error)))
     if len(trace) > TRACEBACK_CHARS:
         trace = "... (earlier frames left out)\n" + trace[-TRACEBACK_CHARS:]
@@ -240,9 +276,16 @@ def _failed(error: BaseException, *, is_panic: bool = False) -> Failed:
         message=message or kind,
         error=f"{kind}: {message}"[:MESSAGE_CHARS] if message else kind,
         traceback=trace,
-        dlq_reason=error.dlq_reason if isinstance(error, UnrecoverableError) else None,
+        dlq_reason=_reason(error),
         is_panic=is_panic,
     )
+
+
+def _reason(error: BaseException) -> DlqReason | None:
+    """Why the job is dead-lettered at once; None if a retry may help."""
+    if isinstance(error, HandlerError):
+        return DlqReason.UNRECOVERABLE if error.is_unrecoverable() else _reason(error.source_err())
+    return error.dlq_reason if isinstance(error, UnrecoverableError) else None
 
 
 def _text(error: BaseException) -> str:

@@ -11,7 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from itertools import islice
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from chasquimq.errors import ChasquiError
 
@@ -34,13 +34,20 @@ class Gatherer(Generic[T]):
     """
 
     def __init__(
-        self, name: str, flush: Callable[[list[T]], Awaitable[None]], *, most: int, flights: int
+        self,
+        name: str,
+        flush: Callable[[list[T]], Awaitable[None]],
+        *,
+        most: int,
+        flights: int,
     ) -> None:
         """Nothing runs before `start`."""
         self._name = name
         self._flush = flush
         self._most = most
         self._flights = flights
+        self.rides_with: Gatherer[Any] | None = None
+        """Another one that takes our items along (`take_all`) with what it sends itself."""
         self._items: deque[T] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._tasks: list[asyncio.Task[None]] = []
@@ -63,6 +70,12 @@ class Gatherer(Generic[T]):
             if not waiter.done():
                 waiter.set_result(None)
 
+    def take_all(self) -> list[T]:
+        """Take what waits, to send it some other way."""
+        batch = list(self._items)
+        self._items.clear()
+        return batch
+
     def start(self) -> None:
         """Begin to flush. Starting twice is harmless."""
         if not self._tasks:
@@ -79,8 +92,7 @@ class Gatherer(Generic[T]):
         For those who are about to write, over the same connection, what must come after it.
         """
         if self._items:
-            batch = list(self._items)
-            self._items.clear()
+            batch = self.take_all()
             task = asyncio.get_running_loop().create_task(self._send(batch))
             self._hurried.add(task)
             task.add_done_callback(self._hurried.discard)
@@ -123,20 +135,27 @@ class Gatherer(Generic[T]):
     async def _fly(self) -> None:
         items = self._items
         while True:
-            while not items:
+            while not items or self._is_taken_along():
                 if self._is_ending:
-                    return
+                    if not items:
+                        return
+                    break
                 waiter = asyncio.get_running_loop().create_future()
                 self._idle.append(waiter)
                 await waiter
+                if self.rides_with is not None:
+                    await asyncio.sleep(0)  # it may have been given something in the same turn
             if len(items) <= self._most:
-                batch = list(items)
-                items.clear()
+                batch = self.take_all()
             else:
                 batch = list(islice(items, self._most))
                 for _ in batch:
                     items.popleft()
             await self._send(batch)
+
+    def _is_taken_along(self) -> bool:
+        """Whether the other has something waiting: its next flight, soon, has room for ours."""
+        return self.rides_with is not None and len(self.rides_with) > 0
 
     async def _send(self, batch: list[T]) -> None:
         try:

@@ -54,6 +54,7 @@ class Leases:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self.renewals = 0
+        self.lost = 0
 
     def __repr__(self) -> str:
         """Show how many are held."""
@@ -74,6 +75,11 @@ class Leases:
     def drop(self, entry_id: bytes) -> None:
         """A delivery was settled, handed back or given up: let its lease run out."""
         self._held.pop(entry_id, None)
+
+    @property
+    def reconnects(self) -> int:
+        """How often the thread's connection came back after a break."""
+        return self._connection.reconnects
 
     def held(self) -> set[bytes]:
         """The entries in hand."""
@@ -111,6 +117,7 @@ class Leases:
                     # It stays in hand: its handler runs, and if that other worker dies and the
                     # entry comes back to this one, it must not be started beside itself.
                     cell[1] = _LOST
+                    self.lost += 1
                     log.warning("the lease of entry %s was lost to another worker",
                                 entry_id.decode(), extra={"queue": self._keys.name})  # fmt: skip
             self.renewals += len(chunk) - len(lost)

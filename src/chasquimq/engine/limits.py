@@ -8,6 +8,10 @@ from chasquimq.wire.entry import MAX_NAME_BYTES
 _LONGEST_DELAY_SECS = 2**53 // 1_000 // 2
 
 
+SURELY_SHORT = MAX_NAME_BYTES // 4
+"""A name of so many characters fits, whatever they are."""
+
+
 def check_name(name: str) -> None:
     """Refuse a name that is longer than a name may be on the wire."""
     name_bytes = len(name.encode())

@@ -6,20 +6,20 @@ connection.
 
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
 
-from chasquimq.broker import delayed, events, results, stream
+from chasquimq.broker import delayed, events, results, stream, traces
 from chasquimq.broker.call import Call, Steps, together
 from chasquimq.broker.delayed import DelayedJob
 from chasquimq.broker.ring import Ring
 from chasquimq.broker.server import ServerInfo
 from chasquimq.broker.stream import Added, Capacity, NewJob, Telling
 from chasquimq.clock import Clock
-from chasquimq.config import UNIQUE_GRACE_SECS, ProducerConfig
+from chasquimq.config import TRACE_TTL_SECS, UNIQUE_GRACE_SECS, ProducerConfig
 from chasquimq.engine.clearing import Clearing
 from chasquimq.engine.letters import Letters
-from chasquimq.engine.limits import check_delay, check_name, check_size
+from chasquimq.engine.limits import SURELY_SHORT, check_delay, check_name, check_size
 from chasquimq.engine.outcomes import JobResult, OutcomeStatus, WaitedJob, conclude
 from chasquimq.engine.repeating import Repeating
 from chasquimq.engine.upkeep import Upkeep
@@ -30,6 +30,8 @@ from chasquimq.wire.event import QueueEvent
 from chasquimq.wire.ids import StreamId, ulid, ulid_time_ms, ulids
 from chasquimq.wire.keys import QueueKeys
 from chasquimq.wire.retry import RetryOverride
+
+T = TypeVar("T")
 
 # Below this many entries a limit is checked exactly, by the script, on every add.
 _SMALL_LIMIT = 10_000
@@ -46,8 +48,7 @@ _EVENTS_BACK = 2_000
 _CLOCK_SKEW_MS = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(NamedTuple):
     """A job that has been checked and wrapped, and the road it takes."""
 
     id: str
@@ -57,15 +58,23 @@ class Order:
     is_unique: bool = False
     delay_ms: int = 0
     run_at_ms: int | None = None
+    trace: bytes | None = None
+    """What it carries of the trace in which it is added."""
 
     @property
     def is_delayed(self) -> bool:
         """Whether it goes to the delayed set."""
         return self.delay_ms > 0 or self.run_at_ms is not None
 
+    @property
+    def delay_secs(self) -> int:
+        """How long it waits for its time, about."""
+        if self.run_at_ms is not None:
+            return max(0, self.run_at_ms - self.created_at_ms) // 1_000
+        return self.delay_ms // 1_000
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+
+class Wish(NamedTuple):
     """What a caller asks for: the packed data and how it should be run."""
 
     name: str
@@ -85,6 +94,8 @@ class Producing:
         self.keys = QueueKeys(config.queue_name)
         self.producer_id = str(uuid.uuid4())
         self.server: ServerInfo | None = None
+        self.is_traced = False
+        """Whether orders may carry traces; set by whoever has a tracer."""
         self._clock = clock
         self._ring = Ring(self.producer_id)
         self.letters = Letters(self.keys)
@@ -102,8 +113,10 @@ class Producing:
         return [self._order(wish, next(fresh_ids), now_ms) for wish in wishes]
 
     def _order(self, wish: Wish, fresh_id: str, now_ms: int) -> Order:
-        check_name(wish.name)
-        check_delay(self.config, wish.delay_ms, wish.run_at_ms, now_ms)
+        if len(wish.name) > SURELY_SHORT:
+            check_name(wish.name)
+        if wish.delay_ms or wish.run_at_ms is not None:
+            check_delay(self.config, wish.delay_ms, wish.run_at_ms, now_ms)
         job_id = fresh_id if wish.job_id is None else wish.job_id
         envelope = encode_with_retry(job_id, wish.payload, now_ms, wish.retry)
         check_size(self.config, wish.name, envelope)
@@ -120,10 +133,13 @@ class Producing:
         One pipeline, except near the limit. Raises `QueueFullError` when immediate jobs do not fit.
         What was accepted is noted all the same: who tries again with the same list sends the rest.
         """
-        left = [at for at, answer in enumerate(taken) if answer is None]
-        fresh = [at for at in left if not orders[at].is_delayed and not orders[at].is_unique]
-        unique = [at for at in left if not orders[at].is_delayed and orders[at].is_unique]
-        later = [at for at in left if orders[at].is_delayed]
+        fresh: list[int] = []
+        unique: list[int] = []
+        later: list[int] = []
+        for at, (order, answer) in enumerate(zip(orders, taken, strict=True)):
+            if answer is None:
+                road = later if order.is_delayed else unique if order.is_unique else fresh
+                road.append(at)
         stages = [(fresh, unique, later)]
         if self._may_be_refused(len(fresh) + len(unique)):
             # What a caller may safely send again after a refusal goes first, what cannot be
@@ -144,7 +160,7 @@ class Producing:
             )
         else:
             call = self._add_call(orders, whole=False)
-        added: Added = yield call
+        added: Added = yield self._carrying(orders, call)
         self._note_depth(added)
         return added.count
 
@@ -261,10 +277,20 @@ class Producing:
 
     def _call_for(self, orders: Sequence[Order]) -> Call[Any]:
         if orders[0].is_delayed:
-            return self._later_call(orders)
+            return self._carrying(orders, self._later_call(orders))
         if orders[0].is_unique:
-            return self._unique_call(orders)
-        return self._add_call(orders, whole=True)
+            return self._carrying(orders, self._unique_call(orders))
+        return self._carrying(orders, self._add_call(orders, whole=True))
+
+    def _carrying(self, orders: Sequence[Order], add: Call[T]) -> Call[T]:
+        if not self.is_traced:
+            return add
+        carried = [
+            traces.Carried(order.id, order.trace, TRACE_TTL_SECS + order.delay_secs)
+            for order in orders
+            if order.trace is not None
+        ]
+        return traces.carrying(self.keys, carried, add)
 
     def _codes(self, answer: Added | str, wanted: int) -> str:
         """One character an order, as the scripts for unique and delayed jobs give it."""

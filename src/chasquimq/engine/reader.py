@@ -1,4 +1,4 @@
-"""Reads batches into free slots, new entries and those whose lease ran out.
+"""Reads batches into free slots, as far as the gate is open.
 
 It asks for as many entries as there are free slots, and for a few more while handlers are fast:
 about what the slots would finish in 50 ms. So a worker with slow handlers hoards nothing that
@@ -9,14 +9,17 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from chasquimq.broker import stream
+from chasquimq.broker import pause, stream
 from chasquimq.broker.call import Call
 from chasquimq.broker.connection import Connection
+from chasquimq.broker.limits import Taken
 from chasquimq.broker.stream import Delivery
 from chasquimq.clock import Clock
 from chasquimq.config import ConsumerConfig
 from chasquimq.engine.admission import Run, Unfit, admit
 from chasquimq.engine.executor import Executor
+from chasquimq.engine.gate import Gate
+from chasquimq.engine.intake import intake
 from chasquimq.engine.leases import Leases
 from chasquimq.engine.role import Role
 from chasquimq.engine.teller import Teller
@@ -31,10 +34,8 @@ _AHEAD_S = 0.05
 _STALE_S = 1.0
 # What is handed back counts as silent for a day: longer than any other worker's lease.
 _IDLE_FOR_ALL_MS = 86_400_000
-# Where the server cannot claim within a read we look for expired leases this often, at most.
-_CLAIM_EVERY_MS = 1_000
-# A read without a limit is one that is asked again and again.
-_ENDLESS_MS = 5_000
+# How soon the end of a pause is seen that was ended by hand, without the bell.
+_PAUSE_POLL_MS = 250
 
 
 class Reader(Role):
@@ -51,8 +52,10 @@ class Reader(Role):
         executor: Executor,
         leases: Leases,
         teller: Teller,
+        gate: Gate,
         clock: Clock,
         on_unfit: Callable[[Unfit], None],
+        on_drained: Callable[[], None] = lambda: None,
     ) -> None:
         """`connection` is the reader's own: it blocks on it."""
         self.connection = connection
@@ -61,14 +64,15 @@ class Reader(Role):
         self._executor = executor
         self._leases = leases
         self._teller = teller
+        self._gate = gate
         self._clock = clock
         self._on_unfit = on_unfit
+        self._on_drained = on_drained
+        self._intake = intake(connection, keys, config, clock)
         self._reconnects = 0
         self._had_entries = False
-        self._claimed_at_us = 0
         self._ahead = 0
         self._rate_mark = (0, clock.monotonic_us())
-        self._is_ending = False
         self._was_cut_off = False
         self.last_read_us = 0
 
@@ -85,36 +89,51 @@ class Reader(Role):
                 f"would lose jobs; use group={other!r}, or destroy that group first"
             )
             raise ConfigError(msg)
+        is_paused = await self.connection.run(pause.is_paused(self._keys))
+        self._gate.set_pause(queue=is_paused)
 
     async def step(self) -> float:
-        """Wait for room, read once, and hand on what came."""
-        room = await self._room()
-        if room <= 0:
-            return 0
-        asked_us = self._clock.monotonic_us()
-        try:
-            deliveries = await self._read(room)
-        except ServerReplyError as error:
-            if error.kind != "NOGROUP":
-                raise
-            log.warning("the group of queue %s is gone; creating it again", self._keys.name)
-            await self.join()
-            return 0
-        self.last_read_us = self._clock.monotonic_us()
-        if deliveries and self.last_read_us - asked_us >= self._leases.interval_us:
-            deliveries = await self._still_ours(deliveries)
-        if deliveries and self._is_ending:
-            await self.connection.run(self.hand_back_call(deliveries))
-            return 0
-        self._hand_on(deliveries)
+        """Read once and hand on what came; or wait, for room or for the gate to open."""
+        if self._gate.is_open:
+            await self._read()
+        else:
+            await self._wait_at_gate()
         if self.connection.reconnects != self._reconnects:
             self._reconnects = self.connection.reconnects
             await self.return_strays()
         return 0
 
+    async def _read(self) -> None:
+        room = await self._room()
+        if room <= 0:
+            return
+        asked_us = self._clock.monotonic_us()
+        try:
+            taken = await self._take(room)
+        except ServerReplyError as error:
+            if error.kind != "NOGROUP":
+                raise
+            log.warning("the group of queue %s is gone; creating it again", self._keys.name)
+            await self.join()
+            return
+        deliveries = taken.deliveries
+        self.last_read_us = self._clock.monotonic_us()
+        if deliveries and self.last_read_us - asked_us >= self._leases.interval_us:
+            deliveries = await self._still_ours(deliveries)
+        if taken.is_paused:
+            await self._begin_pause(deliveries)
+        elif deliveries and not self._gate.is_open:
+            await self.connection.run(self.hand_back_call(deliveries))
+        elif taken.wait_ms:
+            await self._gate.wait_for_tokens(taken.wait_ms)
+        else:
+            if taken.ran_dry:
+                self._gate.flows()
+            self._hand_on(deliveries)
+
     def end(self) -> None:
         """Begin no other read, and start nothing that an open one may still bring."""
-        self._is_ending = True
+        self._gate.end()
         self._executor.nudge()
 
     async def abandon(self, helper: Connection) -> None:
@@ -157,6 +176,47 @@ class Reader(Role):
             idle_ms=_IDLE_FOR_ALL_MS,
         )
 
+    async def _wait_at_gate(self) -> None:
+        gate = self._gate
+        if gate.is_paused_here or not gate.is_queue_paused:
+            await gate.wait(gate.held_ms or self._config.longest_read_ms)
+            return
+        call = pause.wait_for_resume(self._keys, after=gate.bell, block_ms=_PAUSE_POLL_MS)
+        self.blocked_on = self.connection
+        try:
+            is_paused, gate.bell = await self.connection.run(call)
+        finally:
+            self.blocked_on = None
+        self.last_read_us = self._clock.monotonic_us()
+        if not is_paused:
+            # What was put back and could not wait in its place is claimed before what is new.
+            self._intake.look_again()
+        gate.set_pause(queue=is_paused)
+
+    async def _begin_pause(self, read: list[Delivery]) -> None:
+        """Put back what was read after the queue was paused, or before and not started yet."""
+        self._gate.set_pause(queue=True)
+        unstarted = [*self.take_unstarted(), *read]
+        if unstarted:
+            await self.connection.run(
+                stream.put_back(
+                    self._keys,
+                    self._config.group,
+                    self._config.consumer_id,
+                    unstarted,
+                    idle_ms=_IDLE_FOR_ALL_MS,
+                )
+            )
+
+    def take_unstarted(self) -> list[Delivery]:
+        """Take back, and let go, what was read and waits for a slot."""
+        unstarted = [run.delivery for run in self._executor.take_waiting()]
+        for each in unstarted:
+            # Before it is handed back, not after: a renewal in between would make it look busy for
+            # a whole lease.
+            self._leases.drop(each.entry_id)
+        return unstarted
+
     async def _room(self) -> int:
         """How many entries to ask for; waits for room, 0 when it has waited in vain."""
         executor = self._executor
@@ -174,11 +234,7 @@ class Reader(Role):
 
     async def _return_stale(self) -> None:
         self._ahead = 0
-        stale = [run.delivery for run in self._executor.take_waiting()]
-        for each in stale:
-            # Before, not after: a renewal in between would make them look busy for a whole lease.
-            self._leases.drop(each.entry_id)
-        await self.connection.run(self.hand_back_call(stale))
+        await self.connection.run(self.hand_back_call(self.take_unstarted()))
 
     def _look_ahead(self) -> None:
         """Set how much to read beyond the free slots, from how fast jobs finish."""
@@ -190,33 +246,15 @@ class Reader(Role):
         self._rate_mark = (self._executor.finished, now)
         self._ahead = min(self._config.batch, int(rate * _AHEAD_S))
 
-    async def _read(self, room: int) -> list[Delivery]:
-        config = self._config
-        server = self.connection.server or await self.connection.ready()
-        block_ms = config.block_ms or _ENDLESS_MS
-        claim_ms: int | None = config.claim_min_idle_ms
-        if not server.has_claim:
-            claimed = await self._claim(room)
-            if claimed:
-                return claimed
-            claim_ms = None
-            block_ms = min(block_ms, self._claim_pause_ms())
+    async def _take(self, room: int) -> Taken:
+        block_ms = self._config.longest_read_ms
         if self._executor.free <= 0:
             # Reading ahead only. Not for long: jobs that wait here may have to go back.
             block_ms = min(block_ms, round(_AHEAD_S * 1_000))
-        if self._is_ending:
-            return []
         self.blocked_on = self.connection
         try:
-            return await self.connection.run(
-                stream.read(
-                    self._keys,
-                    config.group,
-                    config.consumer_id,
-                    count=room,
-                    block_ms=block_ms,
-                    claim_min_idle_ms=claim_ms,
-                )
+            return await self._intake.take(
+                room, block_ms=block_ms, may_go_on=lambda: self._gate.is_open
             )
         except asyncio.CancelledError:
             self._was_cut_off = True
@@ -234,31 +272,12 @@ class Reader(Role):
         lost = await self.connection.run(call)
         return [each for each in deliveries if each.entry_id not in set(lost)]
 
-    def _claim_pause_ms(self) -> int:
-        return max(1, min(_CLAIM_EVERY_MS, self._config.claim_min_idle_ms // 3))
-
-    async def _claim(self, room: int) -> list[Delivery]:
-        now = self._clock.monotonic_us()
-        if now - self._claimed_at_us < self._claim_pause_ms() * 1_000:
-            return []
-        claimed = await self.connection.run(
-            stream.claim(
-                self._keys,
-                self._config.group,
-                self._config.consumer_id,
-                min_idle_ms=self._config.claim_min_idle_ms,
-                count=room,
-            )
-        )
-        if len(claimed) < room:
-            self._claimed_at_us = now
-        return claimed
-
     def _hand_on(self, deliveries: list[Delivery]) -> None:
         if not deliveries:
             if self._had_entries:
                 self._had_entries = False
                 self._teller.drained()
+                self._on_drained()
             return
         self._had_entries = True
         reclaimed = sum(1 for each in deliveries if each.deliveries)

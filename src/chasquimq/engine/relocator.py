@@ -4,12 +4,12 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from chasquimq.broker.call import Call, Reply, together
+from chasquimq.broker.call import Call, together, unraised
 from chasquimq.broker.connection import Connection
 from chasquimq.engine.gatherer import Gatherer
 from chasquimq.engine.leases import Leases
 from chasquimq.engine.teller import Teller
-from chasquimq.errors import ChasquiError, ServerReplyError
+from chasquimq.errors import ChasquiError
 
 log = logging.getLogger("chasquimq.engine")
 
@@ -46,8 +46,10 @@ class Relocator:
 
     async def _flush(self, batch: list[Move]) -> None:
         await self._teller.gatherer.hurry()  # `failed` comes before what follows from it
+        answers: list[bool | ChasquiError]
         try:
-            answers = await self._connection.run(together([_unraised(each.call) for each in batch]))
+            calls = [unraised(each.call) for each in batch]
+            answers = [*(await self._connection.run(together(calls)))]
         except ChasquiError as error:
             answers = [error] * len(batch)
         for each, first in zip(batch, answers, strict=True):
@@ -69,15 +71,3 @@ class Relocator:
             return await self.gatherer.insist(lambda: self._connection.run(move.call))
         except ChasquiError as error:
             return error
-
-
-def _unraised(call: Call[bool]) -> Call[bool | ChasquiError]:
-    """The same call, whose refusal is an answer: it must not hide those of its neighbours."""
-
-    def parse(replies: list[Reply]) -> bool | ChasquiError:
-        try:
-            return call.parse(replies)
-        except ServerReplyError as error:
-            return error
-
-    return Call(call.requests, parse, repeatable=call.repeatable, scripts=call.scripts)

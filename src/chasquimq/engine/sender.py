@@ -21,8 +21,10 @@ from chasquimq.config import ProducerConfig
 from chasquimq.engine.outcomes import JobResult, WaitedJob, too_late
 from chasquimq.engine.producing import Order, Producing, Wish
 from chasquimq.engine.steps import drive, drive_blocking
+from chasquimq.engine.traces import traced_add
 from chasquimq.engine.watcher import Watcher
 from chasquimq.errors import QueueFullError, RedisError, WaitForResultTimeoutError
+from chasquimq.tracing import Tracer
 
 T = TypeVar("T")
 
@@ -46,11 +48,14 @@ class Sender:
         *,
         options: ConnectionOptions | None = None,
         clock: Clock = SYSTEM_CLOCK,
+        tracer: Tracer | None = None,
     ) -> None:
         """Nothing is connected before the first call."""
         self._target = target
         self._options = options or ConnectionOptions()
         self.producing = Producing(config, clock)
+        self.producing.is_traced = tracer is not None
+        self._tracer = tracer
         self._homes: dict[asyncio.AbstractEventLoop, _Home] = {}
 
     def __repr__(self) -> str:
@@ -64,6 +69,12 @@ class Sender:
         raises `QueueFullError`, at once or, with `overflow="wait"`, after the timeout.
         """
         orders = self.producing.prepare(wishes)
+        if self._tracer is None:
+            return await self._add(orders)
+        with traced_add(self._tracer, self.producing.keys.name, orders) as traced:
+            return await self._add(traced)
+
+    async def _add(self, orders: Sequence[Order]) -> list[tuple[Order, bool]]:
         home = self._home()
         if len(orders) == 1 and not orders[0].is_delayed and not orders[0].is_unique:
             await self._patiently(lambda: home.add_one(orders[0]))
@@ -246,11 +257,14 @@ class SyncSender:
         *,
         options: ConnectionOptions | None = None,
         clock: Clock = SYSTEM_CLOCK,
+        tracer: Tracer | None = None,
     ) -> None:
         """Nothing is connected before the first call."""
         self._target = target
         self._options = options or ConnectionOptions()
         self.producing = Producing(config, clock)
+        self.producing.is_traced = tracer is not None
+        self._tracer = tracer
         self._clock = clock
         self._connection = self.sibling()
 
@@ -274,6 +288,12 @@ class SyncSender:
     def add(self, wishes: Sequence[Wish]) -> list[tuple[Order, bool]]:
         """Add jobs, as `Sender.add` does."""
         orders = self.producing.prepare(wishes)
+        if self._tracer is None:
+            return self._add(orders)
+        with traced_add(self._tracer, self.producing.keys.name, orders) as traced:
+            return self._add(traced)
+
+    def _add(self, orders: Sequence[Order]) -> list[tuple[Order, bool]]:
         if not orders:
             return []
         config = self.producing.config

@@ -16,11 +16,18 @@ from chasquimq.clock import Clock
 from chasquimq.config import UNIQUE_GRACE_SECS, ConsumerConfig
 from chasquimq.engine.acker import Acker
 from chasquimq.engine.admission import Run, Unfit
-from chasquimq.engine.disposition import Bury, Failed, Ok, Outcome, Retry, after_failure
+from chasquimq.engine.disposition import Bury, Failed, Ok, Outcome, Postponed, Retry, after_failure
 from chasquimq.engine.relocator import Move, Relocator
 from chasquimq.engine.teller import Teller
 from chasquimq.errors import DlqReason
-from chasquimq.metrics import DlqRouted, JobOutcome, JobOutcomeKind, RetryScheduled, report
+from chasquimq.metrics import (
+    NO_METRICS,
+    DlqRouted,
+    JobOutcome,
+    JobOutcomeKind,
+    RetryScheduled,
+    report,
+)
 from chasquimq.wire.codec import pack
 from chasquimq.wire.entry import DeadLetter
 from chasquimq.wire.envelope import with_attempt
@@ -52,11 +59,14 @@ class Settlement:
         self._clock = clock
         self._chance = chance
         self._events_cap = config.events_max_stream_len if config.events_enabled else 0
+        # A report costs a microsecond; without a sink nobody would read it.
+        self._is_reporting = config.metrics is not NO_METRICS
 
     def settle(self, run: Run, outcome: Outcome, duration_us: int) -> None:
         """End a delivery whose handler has run: complete, retry, or dead-letter."""
         if isinstance(outcome, Ok):
-            self._report(run, JobOutcomeKind.OK, duration_us)
+            if self._is_reporting:
+                self._report(run, JobOutcomeKind.OK, duration_us)
             self._acker.add(
                 Completion(
                     run.delivery.entry_id,
@@ -67,6 +77,9 @@ class Settlement:
                     outcome.value,
                 )
             )
+            return
+        if isinstance(outcome, Postponed):
+            self._relocator.add(self._retry(run, self._postponed(run, outcome)))
             return
         kind = JobOutcomeKind.PANIC if outcome.is_panic else JobOutcomeKind.ERR
         self._report(run, kind, duration_us)
@@ -107,12 +120,20 @@ class Settlement:
         burial = Burial(delivery.entry_id, unfit.job_id, unfit.attempts, letter)
         self._relocator.add(self._burial_move(burial, unfit.reason))
 
+    def _postponed(self, run: Run, outcome: Postponed) -> Retry:
+        """The same run again: it does not count as one that was made."""
+        after_ms = outcome.retry_after_ms or self._config.rate_limit_duration_ms
+        log.info("job %s is rate-limited, run %d begins again in %d ms", run.envelope.id,
+                 run.attempt, after_ms, extra={"queue": self._keys.name,
+                 "job_id": run.envelope.id, "attempt": run.attempt})  # fmt: skip
+        return Retry(after_ms, next_attempt=run.attempt)
+
     def _retry(self, run: Run, retry: Retry) -> Move:
         move = Relocation(
             entry_id=run.delivery.entry_id,
             job_id=run.envelope.id,
             name=run.name,
-            envelope=with_attempt(run.envelope, run.attempt),
+            envelope=with_attempt(run.envelope, retry.next_attempt - 1),
             backoff_ms=retry.backoff_ms,
             next_attempt=retry.next_attempt,
         )

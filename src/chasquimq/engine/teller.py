@@ -1,14 +1,24 @@
-"""Writes events that no script writes: `active`, `failed` and `drained`. Batched, best effort."""
+"""Writes, in order and in batches, what happens to jobs: events that no script writes, and notes.
 
+The events are `active`, `failed`, `drained` and `rate-limited`; notes are what handlers say of
+their jobs. They share one line, so that none overtakes another, and what settles a job comes after.
+"""
+
+import asyncio
 import logging
+from collections.abc import Sequence
+from typing import Any, TypeAlias, cast
 
 from chasquimq.broker import events
+from chasquimq.broker.call import Call, together, unraised
 from chasquimq.broker.connection import Connection
+from chasquimq.broker.stream import Started
 from chasquimq.clock import Clock
 from chasquimq.config import ConsumerConfig
 from chasquimq.engine.admission import Run
 from chasquimq.engine.gatherer import Gatherer
-from chasquimq.errors import ChasquiError
+from chasquimq.engine.note import Note
+from chasquimq.errors import ChasquiError, OutcomeUnknownError, ShutdownError
 from chasquimq.wire.event import EventName, event_fields
 from chasquimq.wire.keys import QueueKeys
 
@@ -18,6 +28,9 @@ log = logging.getLogger("chasquimq.engine")
 # said.
 _MOST_WAITING = 50_000
 _MOST_AT_ONCE = 512
+
+
+Item: TypeAlias = Started | list[bytes] | Note[Any]
 
 
 class Teller:
@@ -33,52 +46,123 @@ class Teller:
         self._is_enabled = config.events_enabled
         self._clock = clock
         self._dropped = 0
-        self.gatherer: Gatherer[list[bytes]] = Gatherer(
+        self._notes = 0
+        self.gatherer: Gatherer[Item] = Gatherer(
             "teller", self._flush, most=_MOST_AT_ONCE, flights=1
         )
+        self._others = 0
 
     def active(self, run: Run) -> None:
         """A handler is about to start."""
-        if self._is_enabled:
+        if self._is_enabled and self._has_room():
             now_ms = self._clock.now_ms()
-            created = run.envelope.created_at_ms
-            self._add(
-                EventName.ACTIVE,
-                run,
-                now_ms,
-                {
-                    "attempt": run.attempt,
-                    "wait_ms": max(0, now_ms - created),
-                    "created_at_ms": created,
-                },
-            )
+            envelope = run.envelope
+            created = envelope.created_at_ms
+            wait_ms = now_ms - created if now_ms > created else 0
+            self.gatherer.add(Started(envelope.id, run.name, now_ms, run.attempt, wait_ms, created))
+
+    async def take_started(self) -> list[Started]:
+        """The `active` events that wait; if others wait among them, all are sent first."""
+        if self._others:
+            await self.gatherer.hurry()
+            return []
+        return cast("list[Started]", self.gatherer.take_all())
 
     def failed(self, run: Run, reason: str, duration_us: int) -> None:
         """A handler raised; whether the job is retried is told by another event."""
-        if self._is_enabled:
+        if self._is_enabled and self._has_room():
             extras: dict[str, str | int] = {
                 "attempt": run.attempt,
                 "reason": reason,
                 "duration_us": duration_us,
             }
-            self._add(EventName.FAILED, run, self._clock.now_ms(), extras)
+            now_ms = self._clock.now_ms()
+            self._add(event_fields(EventName.FAILED, run.envelope.id, now_ms, run.name, extras))
 
     def drained(self) -> None:
         """The last read found nothing where the one before had found jobs."""
         if self._is_enabled:
-            self.gatherer.add(event_fields(EventName.DRAINED, "", self._clock.now_ms(), ""))
+            self._add(event_fields(EventName.DRAINED, "", self._clock.now_ms(), ""))
 
-    def _add(self, name: EventName, run: Run, now_ms: int, extras: dict[str, str | int]) -> None:
+    def rate_limited(self, wait_ms: int) -> None:
+        """The rate limit keeps a reader from reading, for now."""
+        if self._is_enabled:
+            extras: dict[str, str | int] = {"wait_ms": wait_ms}
+            now_ms = self._clock.now_ms()
+            self._add(event_fields(EventName.RATE_LIMITED, "", now_ms, "", extras))
+
+    def note(self, note: Note[Any]) -> None:
+        """Write a note after everything that was told so far."""
         if len(self.gatherer) >= _MOST_WAITING:
-            self._dropped += 1
-            if self._dropped == 1:
-                log.warning("events are being dropped: the server does not take them")
+            msg = f"{_MOST_WAITING} events and notes wait for the server: this one was dropped"
+            note.end(ChasquiError(msg))
             return
-        self.gatherer.add(event_fields(name, run.envelope.id, now_ms, run.name, extras))
+        self._notes += 1
+        self._add(note)
 
-    async def _flush(self, batch: list[list[bytes]]) -> None:
+    def _add(self, item: list[bytes] | Note[Any]) -> None:
+        self._others += 1
+        self.gatherer.add(item)
+
+    def _has_room(self) -> bool:
+        if len(self.gatherer) < _MOST_WAITING:
+            return True
+        self._dropped += 1
+        if self._dropped == 1:
+            log.warning("events are being dropped: the server does not take them")
+        return False
+
+    async def _flush(self, batch: list[Item]) -> None:
+        # Nothing is awaited before the batch is sent: who hurries this line relies on that.
+        self._others -= sum(not isinstance(each, Started) for each in batch)
+        if self._notes:
+            await self._flush_with_notes(batch)
+            return
         try:
-            await self._connection.run(events.append(self._keys, batch, cap=self._cap))
+            await self._connection.run(self._told(batch))
             self._dropped = 0
         except ChasquiError as error:
             log.warning("%d events were not written: %s", len(batch), error)
+
+    async def _flush_with_notes(self, batch: list[Item]) -> None:
+        notes = [each for each in batch if isinstance(each, Note)]
+        self._notes -= len(notes)
+        calls = [each.call if isinstance(each, Note) else self._told([each]) for each in batch]
+        try:
+            answers = await self._answers(calls)
+            if any(isinstance(each, OutcomeUnknownError) for each in answers):
+                # Events are never sent twice, so the batch was not. A line that stands there twice
+                # is better than none.
+                answers = await self._answers([note.call for note in notes])
+            else:
+                pairs = zip(batch, answers, strict=True)
+                answers = [answer for each, answer in pairs if isinstance(each, Note)]
+        except asyncio.CancelledError:
+            answers = [ShutdownError("the worker was cut off while it wrote this")] * len(notes)
+            raise
+        finally:
+            for note, answer in zip(notes, answers, strict=True):
+                note.end(answer)
+
+    async def _answers(self, calls: Sequence[Call[Any]]) -> list[Any]:
+        """What the server says to each call of a pipeline, refusals and failures included."""
+        answers: list[Any]
+        try:
+            answers = await self._connection.run(together([unraised(each) for each in calls]))
+        except ChasquiError as error:
+            answers = [error] * len(calls)
+        refused = [each for each in answers if isinstance(each, ChasquiError)]
+        if refused:
+            log.warning("%d events and notes were not written: %s", len(refused), refused[0],
+                        extra={"queue": self._keys.name})  # fmt: skip
+        return answers
+
+    def _told(self, batch: Sequence[Any]) -> Call[None]:
+        fields = [_fields(each) if isinstance(each, Started) else each for each in batch]
+        return events.append(self._keys, fields, cap=self._cap)
+
+
+def _fields(started: Started) -> list[bytes]:
+    job_id, name, ts_ms, attempt, wait_ms, created_at_ms = started
+    extras = {"attempt": attempt, "wait_ms": wait_ms, "created_at_ms": created_at_ms}
+    return event_fields(EventName.ACTIVE, job_id, ts_ms, name, extras)

@@ -23,7 +23,7 @@ Two keys of a dict that turn into the same plain value (a date, and its own ISO 
 
 from typing import Any
 
-from msgpack import Packer, Unpacker, unpackb  # type: ignore[import-untyped]
+from msgpack import Packer, Unpacker, packb, unpackb  # type: ignore[import-untyped]
 from msgpack.exceptions import UnpackException  # type: ignore[import-untyped]
 
 from chasquimq.errors import DecodeError, EncodeError
@@ -81,6 +81,15 @@ def pack_plain(value: object) -> bytes:
         return pack(value, name="record")
     except (TypeError, ValueError) as error:
         raise EncodeError(str(error)) from error
+
+
+def pack_for_script(values: list[bytes | str | int]) -> bytes:
+    """A flat list as the scripts' own MessagePack reads it: bytes and text alike become strings.
+
+    The library inside older servers refuses the types for bytes that came later.
+    """
+    packed: bytes = packb(values, use_bin_type=False)
+    return packed
 
 
 def unpack(buffer: Buffer) -> Any:  # noqa: ANN401 - the user's data

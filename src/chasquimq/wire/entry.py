@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from chasquimq.wire.record import Record
+
 _ENVELOPE = b"d"
 _NAME = b"n"
 _NAMED_JOB = 4  # fields and values of the usual entry
@@ -37,7 +39,7 @@ def parse_job_fields(fields: Sequence[bytes]) -> tuple[bytes | None, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetter:
+class DeadLetter(Record):
     """An entry of the dead-letter stream: a job that was given up, and why.
 
     `payload` is the job's whole envelope, empty if there was none. `source_id` is the id its entry

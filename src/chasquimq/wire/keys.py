@@ -5,6 +5,7 @@ only what is between them, so that a whole queue lives in one cluster slot, in r
 Nothing is escaped, which is why a queue name may not contain braces itself.
 """
 
+import inspect
 import re
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,6 +28,7 @@ _FIXED_KEYS = {
     "paused": b":paused",
     "limiter": b":limiter",
     "wake": b":wake",
+    "resumed": b":resumed",
 }
 
 
@@ -41,7 +43,8 @@ class QueueKeys:
     The attributes are the keys that exist once per queue. The methods give the keys that exist once
     per job, spec or producer; ids may be `str` or `bytes` and are used as they are.
 
-    `wake`, `outcome` and `sent` are our own; all others are shared with the reference engine.
+    `wake`, `resumed`, `outcome`, `sent` and `trace` are our own; all others are shared with the
+    reference engine.
     """
 
     name: str
@@ -57,6 +60,7 @@ class QueueKeys:
     paused: bytes = _fixed()
     limiter: bytes = _fixed()
     wake: bytes = _fixed()
+    resumed: bytes = _fixed()
 
     def __post_init__(self) -> None:
         """Check the name, then derive every fixed key once."""
@@ -100,6 +104,21 @@ class QueueKeys:
     def sent(self, producer_id: str | bytes) -> bytes:
         """What a producer has sent, so that a repeated request is recognised (ours)."""
         return self.tag + b":sent:" + _as_bytes(producer_id)
+
+    def trace(self, job_id: str | bytes) -> bytes:
+        """What a job carries of the trace in which it was added (ours)."""
+        return self.tag + b":trace:" + _as_bytes(job_id)
+
+
+def is_known(keys: QueueKeys, key: bytes) -> bool:
+    """Whether a key under the queue's tag is of a kind that a queue has."""
+    return key in once_a_queue(keys) or key.startswith(_prefixes(keys))
+
+
+def _prefixes(keys: QueueKeys) -> tuple[bytes, ...]:
+    """What the keys begin with that exist once per job, spec or producer."""
+    methods = inspect.getmembers(keys, inspect.ismethod)
+    return tuple(method(b"") for name, method in methods if not name.startswith("_"))
 
 
 def once_a_queue(keys: QueueKeys) -> list[bytes]:

@@ -12,11 +12,14 @@ matter of bytes.
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import timedelta
 from typing import Any
 
 from chasquimq.errors import DecodeError
+from chasquimq.given import as_ms, check_keys
 from chasquimq.wire.codec import pack_plain, unpack
 from chasquimq.wire.envelope import Payload, decode_payload, encode_payload
+from chasquimq.wire.record import Record
 from chasquimq.wire.retry import U32_MAX, U64_MAX, RetryOverride, check_unsigned, retry_from_wire
 
 _SPEC_SLOTS = range(8, 11)
@@ -27,7 +30,7 @@ _FIRED = 0
 
 
 @dataclass(frozen=True, slots=True)
-class RepeatPattern:
+class RepeatPattern(Record):
     """When a recurring job fires; build one with `cron` or `every`.
 
     Raises `TypeError` or `ValueError` if the fields do not fit the kind.
@@ -59,15 +62,21 @@ class RepeatPattern:
         return RepeatPattern("cron", expression, tz)
 
     @staticmethod
-    def every(interval_ms: int) -> "RepeatPattern":
+    def every(interval_ms: int | timedelta) -> "RepeatPattern":
         """Fire at a fixed interval, for the first time one interval from now."""
-        return RepeatPattern("every", interval_ms=interval_ms)
+        return RepeatPattern("every", interval_ms=as_ms("interval_ms", interval_ms))
 
     @staticmethod
     def from_dict(raw: Mapping[str, Any]) -> "RepeatPattern":
         """The pattern that `to_dict` wrote; `ValueError` for unknown kinds and keys."""
-        _check_keys("repeat", raw, ("kind", "expression", "tz", "interval_ms"))
+        check_keys("repeat", raw, ("kind", "expression", "tz", "interval_ms"))
         return RepeatPattern(**{"kind": None, **raw})
+
+    def signature(self) -> str:
+        """The part of a derived spec key that says when; the cron text as it is, unnormalised."""
+        if self.kind == "cron":
+            return f"cron:{self.expression}:{'UTC' if self.tz is None else self.tz}"
+        return f"every:{self.interval_ms}"
 
     def to_dict(self) -> dict[str, Any]:
         """The fields that are set, by name."""
@@ -75,7 +84,7 @@ class RepeatPattern:
 
 
 @dataclass(frozen=True, slots=True)
-class MissedFiresPolicy:
+class MissedFiresPolicy(Record):
     """What to do about fires that came due while no scheduler ran.
 
     Raises `TypeError` or `ValueError` if `max_catchup` does not fit the kind.
@@ -113,7 +122,7 @@ class MissedFiresPolicy:
     @staticmethod
     def from_dict(raw: Mapping[str, Any]) -> "MissedFiresPolicy":
         """The policy that `to_dict` wrote; `ValueError` for unknown kinds and keys."""
-        _check_keys("missed_fires", raw, ("kind", "max_catchup"))
+        check_keys("missed_fires", raw, ("kind", "max_catchup"))
         return MissedFiresPolicy(**{"kind": None, **raw})
 
     def to_dict(self) -> dict[str, Any]:
@@ -122,7 +131,7 @@ class MissedFiresPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class RepeatableMeta:
+class RepeatableMeta(Record):
     """A recurring job as it is listed: everything but its payload, so that long lists stay cheap.
 
     `missed_fires` is None for the default, which is to skip.
@@ -177,11 +186,8 @@ class RepeatableSpec:
 
 
 def spec_key(job_name: str, pattern: RepeatPattern) -> str:
-    """The key of a spec whose caller chose none; the cron text is used as it is, unnormalised."""
-    if pattern.kind == "cron":
-        tz = "UTC" if pattern.tz is None else pattern.tz
-        return f"{job_name}::cron:{pattern.expression}:{tz}"
-    return f"{job_name}::every:{pattern.interval_ms}"
+    """The key of a spec whose caller chose none."""
+    return f"{job_name}::{pattern.signature()}"
 
 
 def fire_id(spec_key: str, window_ms: int) -> str:
@@ -297,10 +303,3 @@ def _check_absent(kind: str, **fields: object) -> None:
         if value is not None:
             msg = f"{name} has no meaning with kind {kind!r}: leave it out"
             raise ValueError(msg)
-
-
-def _check_keys(what: str, raw: Mapping[str, Any], known: tuple[str, ...]) -> None:
-    unknown = sorted(map(repr, raw.keys() - set(known)))
-    if unknown:
-        msg = f"{what} has unknown keys {', '.join(unknown)}: use {', '.join(known)}"
-        raise ValueError(msg)

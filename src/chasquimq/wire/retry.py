@@ -9,11 +9,13 @@ nil means "as the worker is configured". A map with the same names is read as we
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
 from chasquimq.errors import DecodeError
+from chasquimq.given import as_ms, check_keys
 from chasquimq.wire.codec import pack_plain, unpack
 
 U32_MAX = (1 << 32) - 1
@@ -58,28 +60,35 @@ class BackoffSpec:
             object.__setattr__(self, "multiplier", _checked_multiplier(self.multiplier))
 
     @staticmethod
-    def fixed(delay_ms: int, jitter_ms: int | None = None) -> "BackoffSpec":
+    def fixed(delay_ms: int | timedelta, jitter_ms: int | timedelta | None = None) -> "BackoffSpec":
         """The same delay before every retry."""
-        return BackoffSpec(BackoffKind.FIXED.value, delay_ms, jitter_ms=jitter_ms)
+        return BackoffSpec(
+            BackoffKind.FIXED.value,
+            as_ms("delay_ms", delay_ms),
+            jitter_ms=as_ms("jitter_ms", jitter_ms),
+        )
 
     @staticmethod
     def exponential(
-        initial_ms: int,
+        initial_ms: int | timedelta,
         *,
         multiplier: float = 2.0,
-        max_ms: int | None = None,
-        jitter_ms: int | None = None,
+        max_ms: int | timedelta | None = None,
+        jitter_ms: int | timedelta | None = None,
     ) -> "BackoffSpec":
         """A delay that starts at `initial_ms` and is multiplied after every failed run."""
-        return BackoffSpec(BackoffKind.EXPONENTIAL.value, initial_ms, max_ms, multiplier, jitter_ms)
+        return BackoffSpec(
+            BackoffKind.EXPONENTIAL.value,
+            as_ms("initial_ms", initial_ms),
+            as_ms("max_ms", max_ms),
+            multiplier,
+            as_ms("jitter_ms", jitter_ms),
+        )
 
     @staticmethod
     def from_dict(raw: Mapping[str, Any]) -> "BackoffSpec":
         """The spec that `to_dict` wrote; stricter than the wire: only the two kinds we know."""
-        unknown = sorted(map(repr, raw.keys() - set(_BACKOFF_NAMES)))
-        if unknown:
-            msg = f"backoff has unknown keys {', '.join(unknown)}: use {', '.join(_BACKOFF_NAMES)}"
-            raise ValueError(msg)
+        check_keys("backoff", raw, _BACKOFF_NAMES)
         if raw.get("kind") not in (BackoffKind.FIXED, BackoffKind.EXPONENTIAL):
             msg = f"backoff kind is {raw.get('kind')!r}: use 'fixed' or 'exponential'"
             raise ValueError(msg)

@@ -8,6 +8,7 @@ from chasquimq.engine.disposition import Failed, Ok
 from chasquimq.engine.executor import MESSAGE_CHARS, TRACEBACK_CHARS, Executor
 from chasquimq.errors import DlqReason, UnrecoverableError
 from tests.support.builders import a_run
+from tests.support.eventually import eventually
 
 
 class Bench:
@@ -130,7 +131,7 @@ async def test_never_more_handlers_run_than_there_are_slots(make):
     runs = [a_run() for _ in range(10)]
     for run in runs:
         bench.executor.submit(run)
-    await asyncio.sleep(0)
+    await eventually(lambda: bench.executor.running == 3)
     assert (bench.executor.running, bench.executor.waiting, bench.executor.free) == (3, 7, -7)
     assert repr(bench.executor) == "<Executor 3/3 slots, 7 waiting>"
     gate.set()
@@ -138,6 +139,32 @@ async def test_never_more_handlers_run_than_there_are_slots(make):
         await bench.outcome(run)
     assert most == 3
     assert (bench.executor.running, bench.executor.free, bench.executor.finished) == (0, 3, 10)
+
+
+async def test_a_batch_of_handlers_that_never_suspend_takes_one_slot(make):
+    bench = make(echo, concurrency=50)
+    runs = [a_run(n) for n in range(200)]
+    await bench.run(*runs)
+    slots = [each for each in asyncio.all_tasks() if each.get_name().startswith("slot-")]
+    assert len(slots) == 1
+
+
+async def test_handlers_that_suspend_get_every_slot_within_a_few_turns(make):
+    gate = asyncio.Event()
+
+    async def handler(run):
+        await gate.wait()
+
+    bench = make(handler, concurrency=64)
+    runs = [a_run(n) for n in range(100)]
+    for run in runs:
+        bench.executor.submit(run)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert bench.executor.running == 64
+    gate.set()
+    for run in runs:
+        await bench.outcome(run)
 
 
 async def test_runs_start_in_the_order_they_came(make):
@@ -193,7 +220,7 @@ async def test_context_variables_of_jobs_that_suspend_are_kept_apart(make):
     first, second, third = a_run(), a_run(), a_run()
     for run in (first, second, third):
         bench.executor.submit(run)
-    await asyncio.sleep(0)
+    await eventually(lambda: second in gates)
     gates[second].set()
     await bench.outcome(second)
     gates[first].set()

@@ -4,7 +4,16 @@ import dataclasses
 
 import pytest
 
-from chasquimq.wire.keys import QueueKeys, validate_queue_name
+from chasquimq.wire.keys import (
+    KEPT_GLOB,
+    QueueKeys,
+    finished_job,
+    glob_of,
+    of_finished_job,
+    of_unfinished_job,
+    once_a_queue,
+    validate_queue_name,
+)
 
 KEYS = QueueKeys("emails")
 
@@ -24,6 +33,7 @@ KEYS = QueueKeys("emails")
         ("paused", ":paused"),
         ("limiter", ":limiter"),
         ("wake", ":wake"),
+        ("resumed", ":resumed"),
     ],
 )
 def test_fixed_keys_are_the_hash_tag_and_a_suffix(attribute, suffix):
@@ -91,3 +101,43 @@ def test_a_long_name_is_not_shown_in_full():
     with pytest.raises(ValueError, match="choose a shorter name") as caught:
         validate_queue_name("x" * 100_000)
     assert len(str(caught.value)) < 250
+
+
+def test_all_keys_that_exist_once_are_named_the_stream_first():
+    named = once_a_queue(KEYS)
+    assert named[0] == KEYS.stream
+    assert set(named) == {
+        value
+        for name in QueueKeys.__slots__
+        if isinstance(value := getattr(KEYS, name), bytes) and value != KEYS.tag
+    }
+
+
+def test_what_stands_beside_a_job_is_named_before_and_after_its_end():
+    assert of_unfinished_job(KEYS, "j")[0] == KEYS.dedup_marker("j")
+    assert of_finished_job(KEYS, "j")[:2] == [KEYS.outcome("j"), KEYS.result("j")]
+    assert set(of_unfinished_job(KEYS, "j")) & set(of_finished_job(KEYS, "j")) == {
+        KEYS.progress("j"),
+        KEYS.log("j"),
+        KEYS.stalls("j"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [
+        (KEYS.outcome("a:b"), ("a:b", True)),
+        (KEYS.result(""), ("", False)),
+        (KEYS.outcome(b"\xff"), None),
+        (KEYS.repeat_spec("result:a"), None),
+        (QueueKeys("other").outcome("a"), None),
+        (KEYS.repeat, None),
+    ],
+)
+def test_a_key_says_whose_end_it_tells(key, told):
+    assert finished_job(KEYS, key) == told
+
+
+def test_a_pattern_takes_the_name_as_it_is():
+    assert glob_of(QueueKeys("a*b?[c]\\^"), b":*") == rb"{chasqui:a\*b\?\[c\]\\\^}:*"
+    assert glob_of(KEYS, KEPT_GLOB) == b"{chasqui:emails}:[or]*"

@@ -1,10 +1,11 @@
 -- Put fresh jobs on the stream, unless the queue is full or this very call was carried out before.
 -- A call is remembered by its place in the producer's ring, so that it can be sent again after a break.
 -- KEYS    stream events sent
--- ARGV    slot serial sent_ttl_s cap trim whole ts_ms events_cap jobs...
+-- ARGV    slot serial sent_ttl_s cap trim whole ts_ms events_cap jobs
 -- EVENTS  waiting
 -- RETURN  {jobs added, depth afterwards}; with whole = 1 all jobs or none, else as many as fit
--- jobs are triples: job id, envelope, name. cap 0 = no limit; trim 1 = drop the oldest instead.
+-- jobs is a MessagePack array without inner structure, groups of 3: job id, envelope, name.
+-- cap 0 = no limit; trim 1 = drop the oldest instead.
 local known = redis.call('HGET', sent, slot)
 if known then
   local known_serial, added = string.match(known, '^(%d+):(%d+)$')
@@ -13,8 +14,9 @@ if known then
   end
 end
 
+local asked = cmsgpack.unpack(jobs)
 local depth = redis.call('XLEN', stream)
-local wanted = (#ARGV - jobs_from + 1) / 3
+local wanted = #asked / 3
 local limit = tonumber(cap)
 local fits = wanted
 if limit > 0 and trim ~= '1' and depth + wanted > limit then
@@ -22,27 +24,24 @@ if limit > 0 and trim ~= '1' and depth + wanted > limit then
   if whole == '1' then fits = 0 end
 end
 
-for at = jobs_from, jobs_from + 3 * fits - 1, 3 do
-  local job_id, envelope, name = ARGV[at], ARGV[at + 1], ARGV[at + 2]
-  local entry = {stream}
-  if trim == '1' and limit > 0 then
-    entry[2], entry[3], entry[4] = 'MAXLEN', '~', cap
+local trims = trim == '1' and limit > 0
+for at = 1, 3 * fits, 3 do
+  local envelope, name = asked[at + 1], asked[at + 2]
+  if trims then
+    redis.call('XADD', stream, 'MAXLEN', '~', cap, '*', 'd', envelope,
+               unpack(name ~= '' and {'n', name} or {}))
+  elseif name ~= '' then
+    redis.call('XADD', stream, '*', 'd', envelope, 'n', name)
+  else
+    redis.call('XADD', stream, '*', 'd', envelope)
   end
-  entry[#entry + 1] = '*'
-  entry[#entry + 1] = 'd'
-  entry[#entry + 1] = envelope
-  if name ~= '' then
-    entry[#entry + 1] = 'n'
-    entry[#entry + 1] = name
-  end
-  redis.call('XADD', unpack(entry))
   if events_cap ~= '0' then
     if name ~= '' then
       redis.pcall('XADD', events, 'MAXLEN', '~', events_cap, '*',
-                  'e', 'waiting', 'id', job_id, 'ts', ts_ms, 'n', name)
+                  'e', 'waiting', 'id', asked[at], 'ts', ts_ms, 'n', name)
     else
       redis.pcall('XADD', events, 'MAXLEN', '~', events_cap, '*',
-                  'e', 'waiting', 'id', job_id, 'ts', ts_ms)
+                  'e', 'waiting', 'id', asked[at], 'ts', ts_ms)
     end
   end
 end

@@ -1,13 +1,16 @@
 -- Remove completed entries from group and stream, and store what their handlers returned.
 -- A result is written only for an entry that was still there; lack of memory never keeps an entry.
 -- KEYS    stream events results_and_outcomes...
--- ARGV    group has_xackdel ts_ms events_cap result_ttl_s outcome_ttl_s jobs...
--- EVENTS  completed
+-- ARGV    group has_xackdel ts_ms events_cap result_ttl_s outcome_ttl_s started done values...
+-- EVENTS  active completed
 -- RETURN  one number a job: 1 removed, else it was settled by someone else
--- jobs are groups of 7: entry id, job id, name, attempt, duration_us, has value 1/0, value. With
--- result_ttl_s = 0 there are no result keys; else they stand in pairs, result then outcome.
+-- started and done are MessagePack arrays without inner structure. started holds groups of 6 for
+-- runs that began lately: job id, name, ts, attempt, wait_ms, created_at_ms. done holds groups of 5:
+-- entry id, job id, name, attempt, duration_us. With result_ttl_s = 0 there are no result keys and
+-- no values; else keys stand in pairs, result then outcome, and values too: 1 or 0 for none, value.
+local began, jobs = cmsgpack.unpack(started), cmsgpack.unpack(done)
 local entry_ids, removed = {}, {}
-for at = jobs_from, #ARGV, 7 do entry_ids[#entry_ids + 1] = ARGV[at] end
+for at = 1, #jobs, 5 do entry_ids[#entry_ids + 1] = jobs[at] end
 -- In pieces, because `unpack` refuses some 8,000 values.
 for first = 1, #entry_ids, 1000 do
   local last = math.min(first + 999, #entry_ids)
@@ -25,27 +28,39 @@ for first = 1, #entry_ids, 1000 do
   end
 end
 
+for at = 1, #began, 6 do
+  local id, name, ts = began[at], began[at + 1], began[at + 2]
+  if name ~= '' then
+    redis.pcall('XADD', events, 'MAXLEN', '~', events_cap, '*', 'e', 'active', 'id', id, 'ts', ts,
+                'n', name, 'attempt', began[at + 3], 'wait_ms', began[at + 4],
+                'created_at_ms', began[at + 5])
+  else
+    redis.pcall('XADD', events, 'MAXLEN', '~', events_cap, '*', 'e', 'active', 'id', id, 'ts', ts,
+                'attempt', began[at + 3], 'wait_ms', began[at + 4], 'created_at_ms', began[at + 5])
+  end
+end
+
 for i, was_there in ipairs(removed) do
-  local at = jobs_from + 7 * (i - 1)
   if was_there == 1 then
+    local at = 5 * (i - 1)
     if result_ttl_s ~= '0' then
-      local key_at = results_and_outcomes_from + 2 * (i - 1)
-      if ARGV[at + 5] == '1' then
-        redis.pcall('SET', KEYS[key_at], ARGV[at + 6], 'EX', result_ttl_s)
+      local key_at, value_at = results_and_outcomes_from + 2 * (i - 1), values_from + 2 * (i - 1)
+      local has_value = ARGV[value_at] == '1'
+      if has_value then
+        redis.pcall('SET', KEYS[key_at], ARGV[value_at + 1], 'EX', result_ttl_s)
       end
-      redis.pcall('SET', KEYS[key_at + 1], (ARGV[at + 5] == '1' and 'v' or 'n') .. ts_ms,
-                  'EX', outcome_ttl_s)
+      redis.pcall('SET', KEYS[key_at + 1], (has_value and 'v' or 'n') .. ts_ms, 'EX', outcome_ttl_s)
     end
     if events_cap ~= '0' then
-      local name = ARGV[at + 2]
+      local name = jobs[at + 3]
       if name ~= '' then
         redis.pcall('XADD', events, 'MAXLEN', '~', events_cap, '*', 'e', 'completed',
-                    'id', ARGV[at + 1], 'ts', ts_ms, 'n', name,
-                    'attempt', ARGV[at + 3], 'duration_us', ARGV[at + 4])
+                    'id', jobs[at + 2], 'ts', ts_ms, 'n', name,
+                    'attempt', jobs[at + 4], 'duration_us', jobs[at + 5])
       else
         redis.pcall('XADD', events, 'MAXLEN', '~', events_cap, '*', 'e', 'completed',
-                    'id', ARGV[at + 1], 'ts', ts_ms,
-                    'attempt', ARGV[at + 3], 'duration_us', ARGV[at + 4])
+                    'id', jobs[at + 2], 'ts', ts_ms,
+                    'attempt', jobs[at + 4], 'duration_us', jobs[at + 5])
       end
     end
   end

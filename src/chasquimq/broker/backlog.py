@@ -1,0 +1,50 @@
+"""Read-only: how deep a queue is, and how late its oldest job. The engine never uses this."""
+
+from hiredis import ReplyError
+
+from chasquimq.broker import inspect
+from chasquimq.broker.call import Call, Reply, Steps, all_checked, call, checked, command, together
+from chasquimq.metrics import QueueDepths
+from chasquimq.wire.ids import StreamId
+from chasquimq.wire.keys import QueueKeys
+
+_FROM_THE_START = b"-"
+
+
+def backlog(keys: QueueKeys, group: str) -> Steps[QueueDepths]:
+    """Depths and lag in two round trips, whatever the queue holds: a moment's view.
+
+    Lag is the age of the oldest entry that was never delivered; a job counts from when it came to
+    the stream, so one that was delayed is late only from its time on. Ages are by the server's
+    clock, which also made the ids.
+    """
+    where = Call(
+        (command("XINFO", "GROUPS", keys.stream), command("TIME")),
+        lambda replies: (_read_after(replies[0], group), _ms(checked(replies[1]))),
+    )
+    (after, now_ms), counts = yield together([where, inspect.counts(keys, group)])
+    oldest = yield call("XRANGE", keys.stream, after, "+", "COUNT", 1, read=list)
+    born_ms = StreamId.parse(oldest[0][0].decode()).ms if oldest else now_ms
+    return QueueDepths(
+        waiting=counts.waiting,
+        active=counts.active,
+        delayed=counts.delayed,
+        dead=counts.dead,
+        lag_ms=max(0, now_ms - born_ms),
+    )
+
+
+def _read_after(groups: Reply, group: str) -> bytes:
+    """From where on entries were never delivered to the group; all of them if there is none."""
+    if isinstance(groups, ReplyError):
+        return _FROM_THE_START  # there is no stream yet
+    for row in all_checked(groups):
+        facts = dict(zip(row[::2], row[1::2], strict=True))
+        if facts[b"name"] == group.encode():
+            return b"(" + bytes(facts[b"last-delivered-id"])
+    return _FROM_THE_START
+
+
+def _ms(reply: Reply) -> int:
+    seconds, micros = reply
+    return int(seconds) * 1_000 + int(micros) // 1_000

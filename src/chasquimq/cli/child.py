@@ -1,0 +1,138 @@
+"""One process of several: does what its supervisor orders, and ends when that is gone.
+
+Both talk over a socket, one JSON value a line. The first line from above is the settings, so that a
+password is in no command line and no environment. The socket is also the leash: however the
+supervisor ends, `kill -9` included, the kernel closes its side, and the child drains.
+Signals are not used for orders, because whoever signals a whole group of processes (a service
+manager, Ctrl+C) would make every order the second one, which cuts jobs off.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Any
+
+from chasquimq.cli import logs
+from chasquimq.cli.loading import LoadError
+from chasquimq.cli.problems import exit_code_of
+from chasquimq.cli.serving import Ending, Ready, Settings, Shift, run_on_loop
+from chasquimq.config import ConsumerConfig
+
+STOP = "stop"
+CUT = "cut"
+
+log = logging.getLogger("chasquimq.worker")
+
+# Beyond the time that running jobs get: for what is written at the end.
+GRACE_S = 15.0
+
+
+class Leash:
+    """The child's end of the socket: orders in, news out."""
+
+    def __init__(self, link: socket.socket) -> None:
+        """Take over `link`, which no process started from here shall hold open."""
+        link.set_inheritable(False)
+        self._link = link
+        self._lines = link.makefile("r", encoding="utf-8")
+        self._mutex = threading.Lock()
+        # Below: under the mutex.
+        self._waiting: list[str] = []
+        self._deliver: Callable[[str], None] | None = None
+
+    def settings(self) -> Settings:
+        """The first line."""
+        return Settings(**json.loads(self._lines.readline()))
+
+    def hold(self, patience_s: float) -> None:
+        """Listen in a thread; without a supervisor the process ends after `patience_s`, at most."""
+        threading.Thread(target=self._listen, args=(patience_s,), daemon=True).start()
+
+    def attach(self, deliver: Callable[[str], None]) -> None:
+        """Let `deliver` be called in the listening thread for each order, those so far at once."""
+        with self._mutex:
+            self._deliver = deliver
+            waiting, self._waiting = self._waiting, []
+            for order in waiting:
+                deliver(order)
+
+    def tell(self, **news: Any) -> None:  # noqa: ANN401 -- JSON
+        """Send a line up; whoever is not there any more misses it."""
+        with suppress(OSError):
+            self._link.sendall(json.dumps(news).encode() + b"\n")
+
+    def _listen(self, patience_s: float) -> None:
+        with suppress(OSError):
+            for line in self._lines:
+                self._take(line.strip())
+        log.warning("the supervisor is gone: finishing running jobs and ending")
+        self._take(STOP)
+        # A handler that blocks the event loop for ever would outlive everybody.
+        threading.Event().wait(patience_s)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def _take(self, order: str) -> None:
+        with self._mutex:
+            if self._deliver is None:
+                self._waiting.append(order)
+            else:
+                self._deliver(order)
+
+
+def main() -> int:
+    """Run a process of the supervisor whose socket is the descriptor in `sys.argv`."""
+    leash = Leash(socket.socket(fileno=int(sys.argv[1])))
+    settings = leash.settings()
+    logs.set_up(settings.log_level)
+    deadline_s = settings.options.get("shutdown_deadline_secs")
+    leash.hold(GRACE_S + (deadline_s or ConsumerConfig().shutdown_deadline_secs))
+    try:
+        ending = run_on_loop(_work(settings, leash), use_uvloop=settings.use_uvloop)
+    except LoadError as error:
+        sys.stderr.write(error.details)
+        return exit_code_of(error)
+    except BaseException as error:  # noqa: BLE001 -- all that is no mistake of a user is raised again
+        return exit_code_of(error)
+    leash.tell(ending=ending)
+    return 0
+
+
+async def _work(settings: Settings, leash: Leash) -> Ending:
+    shift = Shift(settings)
+    shift.refuse_a_server_of_ones_own()
+    ready: Ready = await shift.check()
+    loop = asyncio.get_running_loop()
+    orders = asyncio.Queue[str]()
+
+    def deliver(order: str) -> None:
+        with suppress(RuntimeError):  # the loop may be closed
+            loop.call_soon_threadsafe(orders.put_nowait, order)
+
+    obeying = loop.create_task(_obey(shift, orders))
+    leash.attach(deliver)
+    leash.tell(ready=asdict(ready))
+    try:
+        return await shift.run()
+    finally:
+        obeying.cancel()
+
+
+async def _obey(shift: Shift, orders: "asyncio.Queue[str]") -> None:
+    while True:
+        order = await orders.get()
+        if order == CUT:
+            await shift.cut()
+        else:
+            shift.end(Ending.STOPPED)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,244 @@
+"""Runs the workers of one process until there is a reason to end."""
+
+import asyncio
+import importlib.util
+import logging
+import os
+import resource
+import sys
+from collections.abc import Callable, Coroutine
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from chasquimq.broker.inspect import is_idle
+from chasquimq.broker.target import TargetKind
+from chasquimq.broker.url import parse_url
+from chasquimq.cli.loading import Loaded, load
+from chasquimq.errors import ConfigError
+from chasquimq.metrics import JobOutcome, JobOutcomeKind, NoopSink
+from chasquimq.queue import Queue
+from chasquimq.wire.keys import QueueKeys
+from chasquimq.worker import Worker
+
+log = logging.getLogger("chasquimq.worker")
+
+T = TypeVar("T")
+
+# Between two looks at whether a queue is empty, and at how much memory is used.
+_BURST_LOOK_S = 0.1
+_MEMORY_LOOK_S = 1.0
+
+
+class Ending(StrEnum):
+    """Why a process came to its end."""
+
+    STOPPED = "stopped"
+    """It was told to."""
+    RECYCLED = "recycled"
+    """It has run its number of jobs, or has grown too large: another takes its place."""
+    DONE = "done"
+    """There was nothing left to do, and it was to run until then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All that a worker process has to know; travels to it as JSON."""
+
+    target: str
+    app_dir: str
+    queues: list[str]
+    """Empty: those of the app."""
+    redis_url: str | None = field(repr=False)
+    """Of the command line. Goes before the app's own."""
+    options: dict[str, Any]
+    """Of `Worker`, where they were given."""
+    is_burst: bool = False
+    max_jobs: int | None = None
+    max_memory_mb: int | None = None
+    log_level: str = "info"
+    use_uvloop: bool | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What a process says once its handler is loaded and the server has answered."""
+
+    handler: str
+    queues: list[str]
+    server: str
+
+
+class Shift:
+    """The workers of one process, and whatever may end them."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Load the handler; `LoadError` if there is none. Needs an event loop."""
+        loaded = load(settings.target, settings.app_dir)
+        if loaded.app is not None and settings.redis_url is not None:
+            loaded.app.redis_url = settings.redis_url
+        self._settings = settings
+        self._loaded = loaded
+        self._server = parse_url(settings.redis_url if loaded.app is None else loaded.app.redis_url)
+        self._names = _queue_names(settings, loaded)
+        self._count = _Count(settings.max_jobs, lambda: self.end(Ending.RECYCLED))
+        self._workers = [self._worker(name) for name in self._names]
+        self._queues = [self._queue(name) for name in self._names]
+        self._ending: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
+
+    async def check(self) -> Ready:
+        """Ask the server once, so that what is wrong is told before any job is read."""
+        for queue in self._queues:
+            await queue.counts()
+        return Ready(str(self._loaded), self._names, self._server.safe_text)
+
+    def refuse_a_server_of_ones_own(self) -> None:
+        """An embedded server in memory is one per process: several would each have their own."""
+        if self._server.kind is TargetKind.EMBEDDED and self._server.directory is None:
+            msg = (
+                f"{self._server.safe_text} keeps jobs in the memory of one process: name a "
+                "directory, as in embedded:///var/lib/chasqui, for several processes or --reload"
+            )
+            raise ConfigError(msg)
+
+    def end(self, ending: Ending) -> None:
+        """Let the workers drain; the first reason counts."""
+        if not self._ending.done():
+            self._ending.set_result(ending)
+
+    async def cut(self) -> None:
+        """Let them end at once."""
+        self.end(Ending.STOPPED)
+        for worker in self._workers:
+            await worker.close(force=True)
+
+    async def run(self) -> Ending:
+        """Work until `end`, a signal, or the end of what there is to do; then drain.
+
+        What one worker raises ends the others, and is raised.
+        """
+        runs = [asyncio.create_task(worker.run()) for worker in self._workers]
+        guards = [asyncio.create_task(guard) for guard in self._guards()]
+        closing = asyncio.create_task(self._close_when_asked())
+        try:
+            # Whatever ends first is a reason to end: a worker, by a signal or an error, or a guard.
+            done, _ = await asyncio.wait([*runs, *guards], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self.end(Ending.STOPPED)
+            await closing
+            await asyncio.wait(runs)
+            for guard in guards:
+                guard.cancel()
+            for queue in self._queues:
+                await queue.close()
+        for task in (*runs, *done):
+            task.result()
+        return self._ending.result()
+
+    def _guards(self) -> list[Coroutine[Any, Any, None]]:
+        guards = []
+        if self._settings.is_burst:
+            guards.append(self._until_idle())
+        if self._settings.max_memory_mb is not None:
+            guards.append(self._until_large(self._settings.max_memory_mb))
+        return guards
+
+    async def _close_when_asked(self) -> None:
+        ending = await asyncio.shield(self._ending)
+        if ending is Ending.RECYCLED:
+            log.info("this process has run %d jobs and uses %d MB: another takes its place",
+                     self._count.finished, memory_mb())  # fmt: skip
+        for worker in self._workers:
+            await worker.close()
+
+    async def _until_idle(self) -> None:
+        looks = [is_idle(QueueKeys(name)) for name in self._names]
+        while True:
+            answers = [
+                await queue._sender.run(look)  # noqa: SLF001 -- of the same package
+                for queue, look in zip(self._queues, looks, strict=True)
+            ]
+            if all(answers):
+                later = sum([(await queue.counts()).delayed for queue in self._queues])
+                log.info("nothing waits, is in flight or is due: done%s",
+                         f"; {later} delayed for later" if later else "")  # fmt: skip
+                self.end(Ending.DONE)
+                return
+            await asyncio.sleep(_BURST_LOOK_S)
+
+    async def _until_large(self, most_mb: int) -> None:
+        while memory_mb() <= most_mb:  # noqa: ASYNC110 -- nothing tells when memory grows
+            await asyncio.sleep(_MEMORY_LOOK_S)
+        self.end(Ending.RECYCLED)
+
+    def _worker(self, name: str) -> Worker:
+        options = {"metrics": self._count, **self._settings.options}
+        if self._loaded.app is not None:
+            return self._loaded.app.worker(name, **options)
+        assert self._loaded.handler is not None  # noqa: S101 -- one of the two is there
+        return Worker(name, self._loaded.handler, redis_url=self._settings.redis_url, **options)
+
+    def _queue(self, name: str) -> Queue:
+        if self._loaded.app is not None:
+            return self._loaded.app.queue(name)
+        return Queue(name, redis_url=self._settings.redis_url)
+
+
+def run_on_loop(coroutine: Coroutine[Any, Any, T], *, use_uvloop: bool | None) -> T:
+    """Run it on uvloop, if that is wanted or, for None, if it is installed."""
+    factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+    is_there = importlib.util.find_spec("uvloop") is not None
+    if use_uvloop and not is_there:
+        coroutine.close()
+        msg = "--uvloop needs uvloop, which is not installed: run  pip install 'chasquimq[fast]'"
+        raise click.UsageError(msg)
+    if is_there and use_uvloop is not False:
+        import uvloop  # noqa: PLC0415 -- it may not be installed
+
+        factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        return runner.run(coroutine)
+
+
+def memory_mb() -> int:
+    """The memory of this process now; where the system does not tell, the most it ever had."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    except OSError:
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return most // (1_048_576 if sys.platform == "darwin" else 1_024)
+    return pages * os.sysconf("SC_PAGE_SIZE") // 1_048_576
+
+
+class _Count(NoopSink):
+    """Counts runs, tells them to the log, and says when there were enough."""
+
+    def __init__(self, most: int | None, on_enough: Callable[[], None]) -> None:
+        self._most = most
+        self._on_enough = on_enough
+        self._is_telling = log.isEnabledFor(logging.INFO)
+        self.finished = 0
+
+    def job_outcome(self, outcome: JobOutcome) -> None:
+        self.finished += 1
+        if self._is_telling and outcome.kind is JobOutcomeKind.OK:
+            log.info("%s done in %.1f ms, run %d", outcome.name,
+                     outcome.handler_duration_us / 1_000, outcome.attempt)  # fmt: skip
+        if self._most is not None and self.finished == self._most:
+            self._on_enough()
+
+
+def _queue_names(settings: Settings, loaded: Loaded) -> list[str]:
+    if settings.queues:
+        return list(dict.fromkeys(settings.queues))
+    if loaded.app is not None:
+        return loaded.app.queue_names
+    msg = f"which queue? name it: chasqui worker {settings.target} QUEUE"
+    raise click.UsageError(msg)

@@ -1,0 +1,197 @@
+"""`chasqui worker`: run a handler or an app, in one process or in several that are looked after."""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+import chasquimq
+from chasquimq.cli import logs, options
+from chasquimq.cli.loading import LoadError
+from chasquimq.cli.render import clean
+from chasquimq.cli.serving import Ready, Settings, Shift, run_on_loop
+from chasquimq.cli.supervisor import Supervisor
+from chasquimq.cli.values import positive
+from chasquimq.given import chosen
+
+# Those of `Worker` that have a flag, under the same name; what is not given is not passed on.
+_WORKER_OPTIONS: tuple[Callable[[options.Function], options.Function], ...] = (
+    click.option("--concurrency", "-c", type=positive, metavar="N",
+                 help="Jobs at a time in each process and queue. [default: 100]"),
+    click.option("--max-attempts", type=positive, metavar="N",
+                 help="Runs of a job that brings no number of its own. [default: 25]"),
+    click.option("--store-results", is_flag=True, default=None,
+                 help="Keep what handlers return."),
+    click.option("--result-ttl-ms", type=positive, metavar="MS",
+                 help="For how long. [default: an hour]"),
+    click.option("--group", metavar="NAME", help="The consumer group. [default: default]"),
+    click.option("--claim-min-idle-ms", type=positive, metavar="MS",
+                 help="The lease: take over jobs of a worker that is silent for so long. "
+                      "[default: 30000]"),
+    click.option("--shutdown-deadline-secs", type=float, metavar="SECS",
+                 help="How long a stop waits for running jobs. [default: 30]"),
+    click.option("--run-scheduler/--no-scheduler", default=None,
+                 help="Fire recurring jobs. [default: yes]"),
+    click.option("--delayed-enabled/--no-promoter", default=None,
+                 help="Move delayed jobs that are due. [default: yes]"),
+    click.option("--events-enabled/--no-events", default=None,
+                 help="Write the events stream. [default: yes]"),
+)  # fmt: skip
+
+
+def worker_options(function: options.Function) -> options.Function:
+    """Add every option of `Worker` that has a flag."""
+    for option in reversed(_WORKER_OPTIONS):
+        function = option(function)
+    return function
+
+
+@click.command(
+    "worker",
+    cls=options.Command,
+    examples=[
+        "chasqui worker tasks:app              # the app in tasks.py, all its queues",
+        "chasqui worker tasks:handle emails    # a function of one Job, for one queue",
+        "chasqui worker tasks:app --reload     # while you write it",
+        "chasqui worker tasks:app --burst      # until there is nothing left to do",
+        "chasqui worker tasks:app --processes 4 --concurrency 50 --max-jobs 10000",
+    ],
+)
+@click.argument("target", metavar="MODULE:NAME")
+@click.argument("queue", required=False)
+@click.option(
+    "--queue",
+    "-q",
+    "more_queues",
+    multiple=True,
+    metavar="QUEUE",
+    help="Work on this queue; may be repeated. [default: the queues of the app]",
+)
+@click.option(
+    "--processes",
+    "-p",
+    type=positive,
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Run so many; one that dies is replaced.",
+)
+@click.option(
+    "--max-jobs", type=positive, metavar="N", help="Replace a process after so many jobs."
+)
+@click.option(
+    "--max-memory-mb",
+    type=positive,
+    metavar="MB",
+    help="Replace a process that has grown beyond this.",
+)
+@click.option(
+    "--reload",
+    "is_reloading",
+    is_flag=True,
+    help="Start anew when a source file below --app-dir changes.",
+)
+@click.option(
+    "--burst",
+    "is_burst",
+    is_flag=True,
+    help="End once nothing waits, nothing is in flight and nothing delayed is due.",
+)
+@click.option(
+    "--app-dir",
+    default=".",
+    metavar="DIR",
+    show_default="the current one",
+    type=click.Path(exists=True, file_okay=False),
+    help="Where MODULE is looked for first.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(logs.LEVELS),
+    default="info",
+    show_default=True,
+    help="From info on each job is a line.",
+)
+@click.option(
+    "--uvloop/--no-uvloop",
+    "use_uvloop",
+    default=None,
+    help="Use that event loop. [default: if it is installed]",
+)
+@worker_options
+@options.redis_url_option
+def command(  # noqa: PLR0913 -- the documented options
+    *,
+    target: str,
+    queue: str | None,
+    more_queues: tuple[str, ...],
+    processes: int,
+    max_jobs: int | None,
+    max_memory_mb: int | None,
+    is_reloading: bool,
+    is_burst: bool,
+    app_dir: str,
+    log_level: str,
+    use_uvloop: bool | None,
+    redis_url: str | None,
+    **given: Any,  # noqa: ANN401 -- the options of `Worker`, by name
+) -> int:
+    """Run the jobs of a queue with a function or an app of yours.
+
+    MODULE:NAME is a function of one Job, plain or async, or a Chasqui app, whose tasks are chosen
+    by the name of the job. SIGTERM or Ctrl+C stops gracefully: running jobs are finished, those not
+    begun are handed back. The second time stops at once.
+    """
+    settings = Settings(
+        target=target,
+        app_dir=app_dir,
+        queues=[*([queue] if queue else []), *more_queues],
+        redis_url=redis_url or click.get_current_context().find_root().params.get("redis_url"),
+        options=chosen(**given),
+        is_burst=is_burst,
+        max_jobs=max_jobs,
+        max_memory_mb=max_memory_mb,
+        log_level=log_level,
+        use_uvloop=use_uvloop,
+    )
+    logs.set_up(log_level)
+    is_looked_after = processes > 1 or is_reloading or max_jobs or max_memory_mb
+    if not is_looked_after:
+        return _alone(settings)
+
+    async def supervise() -> int:
+        return await Supervisor(
+            settings,
+            processes=processes,
+            is_reloading=is_reloading,
+            on_ready=lambda ready: _greet(ready, processes),
+        ).run()
+
+    return run_on_loop(supervise(), use_uvloop=False)
+
+
+def _alone(settings: Settings) -> int:
+    async def work() -> None:
+        shift = Shift(settings)
+        _greet(await shift.check(), processes=1)
+        await shift.run()
+
+    try:
+        run_on_loop(work(), use_uvloop=settings.use_uvloop)
+    except LoadError as error:
+        sys.stderr.write(error.details)
+        raise
+    return 0
+
+
+def _greet(ready: Ready, processes: int) -> None:
+    lines = [
+        f"chasqui worker {chasquimq.version()}",
+        f"  handler    {ready.handler}",
+        f"  queue      {', '.join(ready.queues)}",
+        f"  server     {ready.server}",
+        f"  processes  {processes}",
+        "Ctrl+C to stop, twice to stop at once",
+    ]
+    click.echo(clean("\n".join(lines)), err=True)

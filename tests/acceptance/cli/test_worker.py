@@ -1,0 +1,417 @@
+"""`chasqui worker` in real processes: what it runs, when it ends, and who takes its place."""
+
+import os
+import pathlib
+import re
+import signal
+from contextlib import suppress
+
+import pytest
+
+from chasquimq import SyncQueue
+from tests.support.eventually import eventually_sync
+from tests.support.program import Program
+
+pytestmark = pytest.mark.servers("valkey")  # processes and files, no matter of the server
+
+TASKS = """
+import asyncio, os, pathlib, signal
+from chasquimq import Chasqui, Job
+
+app = Chasqui("QUEUE")
+
+
+@app.task
+async def hello(to="world"):
+    print(f"hello {to} from {os.getpid()}", flush=True)
+
+
+@app.task
+async def hold(job: Job, until):
+    print(f"holding {job.attempt} in {os.getpid()}", flush=True)
+    while not pathlib.Path(until).exists():
+        await asyncio.sleep(0.01)
+    print("held", flush=True)
+
+
+@app.task
+def die(job: Job):
+    if job.attempt == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    print("lives again", flush=True)
+
+
+@app.task
+async def grow(megabytes):
+    app.ballast = bytearray(megabytes * 1_048_576)
+    print(f"is large: {os.getpid()}", flush=True)
+
+
+@app.task
+async def fail():
+    raise ValueError("broken")
+
+
+async def handle(job):
+    print(f"handled {job.name} {job.data}", flush=True)
+
+
+def plainly(job):
+    print(f"plainly {job.name}", flush=True)
+
+
+def two(job, more): ...
+
+
+number = 5
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, queue_name):
+    (tmp_path / "tasks.py").write_text(TASKS.replace("QUEUE", queue_name))
+    return tmp_path
+
+
+@pytest.fixture
+def chasqui(folder, server):
+    """Start the command line in the folder with `tasks.py`."""
+    started = []
+
+    def start(*arguments, **env):
+        env = {"CHASQUI_REDIS_URL": server.url, **env}
+        started.append(Program(*arguments, cwd=folder, env=env))
+        return started[-1]
+
+    yield start
+    for program in started:
+        program.close()
+
+
+@pytest.fixture
+def queue(server, queue_name):
+    with SyncQueue(queue_name, redis_url=server.url) as queue:
+        yield queue
+
+
+def pids(lines):
+    return {int(line.rpartition(" ")[2]) for line in lines}
+
+
+def is_alive(pid):
+    with suppress(ProcessLookupError):
+        os.kill(pid, 0)
+        return True
+    return False
+
+
+# --- in one process
+
+
+def test_an_app_is_run_and_a_banner_says_what_and_where(chasqui, queue, server):
+    queue.add("hello", {"to": "ada"})
+    worker = chasqui("worker", "tasks:app")
+    worker.until("hello ada")
+    worker.until("hello done in")
+    worker.send(signal.SIGTERM)
+    assert worker.ended() == 0
+    banner = worker.lines[:6]
+    assert banner[0].startswith("chasqui worker ")
+    assert banner[1:] == [
+        "  handler    tasks:app (die, fail, grow, hello, hold)",
+        f"  queue      {queue.name}",
+        f"  server     {server.url}",
+        "  processes  1",
+        "Ctrl+C to stop, twice to stop at once",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [(["tasks:handle"], "handled x [1]"), (["tasks:plainly", "-q"], "plainly x")],
+)
+def test_a_function_of_one_job_is_run_for_the_queue_that_is_named(chasqui, queue, arguments, said):
+    queue.add("x", [1])
+    worker = chasqui("worker", *arguments, queue.name, "--burst")
+    assert worker.ended() == 0
+    assert said in worker.text
+
+
+def test_a_burst_ends_when_nothing_waits_runs_or_is_due_and_leaves_what_is_for_later(
+    chasqui, queue
+):
+    for _ in range(3):
+        queue.add("hello", None)
+    queue.add("hello", None, delay_ms=1)
+    later = queue.add("hello", None, delay_ms=3_600_000)
+    worker = chasqui("worker", "tasks:app", "--burst")
+    assert worker.ended() == 0
+    assert len(worker.until("hello world from")) == 4
+    assert "nothing waits, is in flight or is due: done; 1 delayed for later" in worker.text
+    assert queue.get_job_state(later.id) == "delayed"
+
+
+def test_a_burst_in_several_processes_ends_when_all_is_done(chasqui, queue):
+    queue.add_bulk([{"name": "hello", "data": {"to": number}} for number in range(50)])
+    worker = chasqui("worker", "tasks:app", "--burst", "-p", "2", "-c", "5")
+    assert worker.ended() == 0
+    assert len(worker.until("hello ")) >= 50
+    assert queue.counts().waiting == 0
+
+
+def test_a_job_that_fails_is_a_dead_letter_with_its_traceback_and_does_not_end_the_worker(
+    chasqui, queue
+):
+    queue.add("fail", None, attempts=1)
+    queue.add("unheard-of", None)
+    worker = chasqui("worker", "tasks:app", "--burst")
+    assert worker.ended() == 0
+    letters = {letter["name"]: letter for letter in queue.peek_dlq()}
+    assert 'raise ValueError("broken")' in letters["fail"]["traceback"]
+    assert "no task is named 'unheard-of'; this app has die, fail" in letters["unheard-of"]["error"]
+
+
+def test_options_of_the_worker_are_passed_on(chasqui, queue):
+    job = queue.add("x", [1])
+    worker = chasqui(
+        "worker", "tasks:handle", queue.name, "--burst", "--store-results", "--max-attempts", "1",
+        "--result-ttl-ms", "60000", "--shutdown-deadline-secs", "5", "--no-scheduler",
+        "--no-events", "--no-promoter", "--claim-min-idle-ms", "5000", "--group", "default",
+        "--no-uvloop", "--log-level", "warning",
+    )  # fmt: skip
+    assert worker.ended() == 0
+    assert queue.get_outcome(job.id).status == "ok"
+    assert worker.lines[6:] == ["handled x [1]"]
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_the_first_signal_lets_running_jobs_end_and_the_second_does_not(
+    chasqui, queue, folder, processes
+):
+    queue.add("hold", {"until": str(folder / "go")})
+    first = chasqui("worker", "tasks:app", "-p", processes)
+    first.until("holding 1")
+    first.send(signal.SIGTERM)
+    first.until("once more to stop at once")
+    (folder / "go").touch()
+    assert first.ended() == 0
+    assert "held" in first.lines
+
+    queue.add("hold", {"until": str(folder / "never")})
+    second = chasqui("worker", "tasks:app", "-p", processes)
+    second.until("holding 1")
+    second.send(signal.SIGINT)
+    second.until("once more to stop at once")
+    second.send(signal.SIGINT)
+    assert second.ended() == 0
+    assert "SIGINT again: stopping now" in second.text
+    assert second.lines.count("held") == 0
+
+    (folder / "never").touch()
+    third = chasqui("worker", "tasks:app", "--burst")  # it was handed back, its run counted
+    assert third.ended() == 0
+    third.until("holding 2")
+
+
+# --- in several
+
+
+def test_a_child_that_is_killed_is_replaced_and_the_work_goes_on(chasqui, queue):
+    worker = chasqui("worker", "tasks:app", "-p", "2", "--claim-min-idle-ms", "500")
+    worker.until("on queue", 2)
+    queue.add("die", None)
+    worker.until("a process ended with SIGKILL")
+    worker.until("lives again")
+    worker.until("on queue", 3)
+    worker.send(signal.SIGTERM)
+    assert worker.ended() == 0
+
+
+def test_a_process_is_replaced_after_its_number_of_jobs(chasqui, queue):
+    worker = chasqui("worker", "tasks:app", "--max-jobs", "2", "-c", "1")
+    for number in range(4):
+        queue.add("hello", {"to": number})
+    seen = pids(worker.until("hello ", 4))
+    worker.until("another takes its place", 2)
+    worker.send(signal.SIGTERM)
+    assert worker.ended() == 0
+    assert len(seen) == 2
+    assert "a process ended with" not in worker.text
+
+
+def test_a_process_is_replaced_when_it_has_grown_too_large(chasqui, queue):
+    worker = chasqui("worker", "tasks:app", "--max-memory-mb", "150")
+    queue.add("grow", {"megabytes": 200})
+    [grown] = pids(worker.until("is large: "))
+    worker.until("another takes its place")
+    queue.add("hello", None)
+    assert pids(worker.until("hello world")) != {grown}
+
+
+def test_children_end_when_their_parent_is_killed(chasqui, queue, folder):
+    worker = chasqui("worker", "tasks:app", "-p", "2")
+    queue.add("hold", {"until": str(folder / "go")})
+    queue.add("hold", {"until": str(folder / "go")})
+    worker.until("on queue", 2)
+    children = {int(pid) for pid in re.findall(r"\[(\d+)\] worker c-", worker.text)}
+    worker.until("holding", 2)
+    worker.send(signal.SIGKILL)
+    worker.until("the supervisor is gone", 2)
+    (folder / "go").touch()
+    eventually_sync(lambda: not any(map(is_alive, children)))
+    assert queue.counts() == queue.counts().__class__(waiting=0, active=0, delayed=0, dead=0)
+    assert worker.ended() == -signal.SIGKILL
+
+
+def test_a_signal_to_every_process_at_once_is_still_the_first(chasqui, queue, folder):
+    """As a service manager sends it: to the whole group."""
+    queue.add("hold", {"until": str(folder / "go")})
+    worker = chasqui("worker", "tasks:app", "-p", "2")
+    [holder] = pids(worker.until("holding 1"))
+    os.kill(holder, signal.SIGTERM)
+    worker.send(signal.SIGTERM)
+    worker.until("once more to stop at once", 2)
+    (folder / "go").touch()
+    assert worker.ended() == 0
+    assert "held" in worker.lines
+
+
+def test_a_password_is_in_no_command_line(chasqui, server, folder):
+    worker = chasqui("worker", "tasks:app", "-p", "1", "--max-jobs", "100")
+    [line] = worker.until("on queue")
+    child = int(re.search(r"\[(\d+)\]", line)[1])
+    with pathlib.Path(f"/proc/{child}/cmdline").open() as file:
+        assert server.url not in file.read()
+
+
+# --- reloading
+
+
+def test_an_edit_starts_the_worker_anew_and_a_mistake_waits_for_its_correction(
+    chasqui, queue, folder
+):
+    source = folder / "tasks.py"
+    good = source.read_text()
+    worker = chasqui("worker", "tasks:app", "--reload")
+    queue.add("hello", None)
+    worker.until("hello world")
+
+    source.write_text(good.replace("hello {to}", "good day {to}"))
+    worker.until("tasks.py changed: starting anew")
+    worker.until("on queue", 2)
+    queue.add("hello", None)
+    worker.until("good day world")
+
+    source.write_text(good.replace("app = Chasqui", "app = = Chasqui"))
+    worker.until("'tasks' cannot be imported: invalid syntax (")
+    worker.until("app = = Chasqui")
+    worker.until("waiting for a change of the source")
+
+    source.write_text(good.replace("hello {to}", "at last {to}"))
+    queue.add("hello", None)
+    worker.until("at last world")
+    worker.send(signal.SIGINT)
+    assert worker.ended() == 0
+    assert "Traceback" not in worker.text
+
+
+def test_reloading_begins_with_a_mistake_too(chasqui, queue, folder):
+    source = folder / "tasks.py"
+    good = source.read_text()
+    source.write_text("import nothing_of_this_name\n")
+    worker = chasqui("worker", "tasks:app", "--reload")
+    worker.until("waiting for a change of the source")
+    source.write_text(good)
+    worker.until("on queue")
+    worker.send(signal.SIGTERM)
+    assert worker.ended() == 0
+
+
+# --- mistakes: one line, and what to do
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        ("tasks", "'tasks' names no handler: write MODULE:NAME"),
+        ("tasks:", "write MODULE:NAME"),
+        ("taks:app", "there is no module 'taks' in .*: did you mean tasks?"),
+        ("tasks.py:app", "write tasks:NAME, as in an import, not the path of the file"),
+        ("nowhere.tasks:app", "there is no module 'nowhere' .*with --app-dir"),
+        ("tasks:application", "tasks has nothing called 'application' .*: its app is app"),
+        ("tasks:number", "tasks:number is of type int: name a function of one Job"),
+        ("tasks:two", r"tasks:two\(job, more\) cannot be a handler, which takes one argument"),
+        ("tasks:hello", "tasks:hello is one task: name the app"),
+        ("tasks:Chasqui", "tasks:Chasqui is a class"),
+        ("tasks:handle", "which queue\\? name it: chasqui worker tasks:handle QUEUE"),
+    ],
+)
+def test_a_mistaken_target_is_told_in_one_line(chasqui, target, told, processes):
+    worker = chasqui("worker", target, "-p", processes)
+    assert worker.ended() == 2
+    assert "Traceback" not in worker.text
+    [line] = [line for line in worker.lines if re.search(told, line)]
+    assert line.startswith(("chasqui: ", "Error: "))
+
+
+def test_an_app_without_tasks_is_told(chasqui, folder):
+    (folder / "empty.py").write_text("from chasquimq import Chasqui\napp = Chasqui()\n")
+    worker = chasqui("worker", "empty:app")
+    assert worker.ended() == 2
+    [line] = worker.lines
+    assert line.startswith("chasqui: the app empty:app has no tasks: decorate functions with")
+
+
+def test_what_a_module_raises_is_shown_with_the_lines_of_the_user_only(chasqui, folder):
+    (folder / "broken.py").write_text("def explode():\n    1 / 0\n\nexplode()\n")
+    worker = chasqui("worker", "broken:app")
+    assert worker.ended() == 2
+    assert worker.lines[-1] == (
+        "chasqui: 'broken' raised ZeroDivisionError while it was imported: mend it"
+    )
+    assert "    1 / 0" in worker.lines
+    assert "importlib" not in worker.text
+    assert "loading.py" not in worker.text
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_server_that_is_not_there_is_exit_code_3(chasqui, processes):
+    worker = chasqui("worker", "tasks:app", "-p", processes, "--redis-url", "redis://127.0.0.1:1")
+    assert worker.ended() == 3
+    [line] = worker.lines
+    assert "cannot connect to redis://127.0.0.1:1" in line
+
+
+def test_several_processes_cannot_share_a_server_in_memory(chasqui):
+    worker = chasqui("worker", "tasks:app", "-p", "2", "--redis-url", "embedded://")
+    assert worker.ended() == 2
+    assert "keeps jobs in the memory of one process: name a directory" in worker.text
+
+
+def test_the_url_of_the_command_line_goes_before_that_of_the_app(chasqui, folder, queue, server):
+    text = (folder / "tasks.py").read_text()
+    (folder / "tasks.py").write_text(
+        text.replace(f'Chasqui("{queue.name}")',
+                     f'Chasqui("{queue.name}", redis_url="redis://127.0.0.1:1")')
+    )  # fmt: skip
+    queue.add("hello", None)
+    worker = chasqui("--redis-url", server.url, "worker", "tasks:app", "--burst")
+    assert worker.ended() == 0
+    assert "hello world" in worker.text
+
+
+def test_a_module_is_found_in_another_folder(chasqui, folder, queue):
+    (folder / "deeper").mkdir()
+    (folder / "tasks.py").rename(folder / "deeper" / "jobs.py")
+    queue.add("hello", None)
+    worker = chasqui("worker", "jobs:app", "--app-dir", "deeper", "--burst")
+    assert worker.ended() == 0
+    assert "hello world" in worker.text
+
+
+def test_the_help_explains_the_command(chasqui):
+    shown = chasqui("worker", "--help")
+    assert shown.ended() == 0
+    for word in ("MODULE:NAME [QUEUE]", "--processes", "--reload", "--burst", "Examples:"):
+        assert word in shown.text

@@ -1,0 +1,67 @@
+"""What becomes of the place of a worker process that has ended, and when a source has changed."""
+
+import os
+from dataclasses import replace
+
+import pytest
+
+from chasquimq.cli.supervisor import AwaitChange, Death, GiveUp, Leave, Restart, verdict
+from chasquimq.cli.watching import SourceTree
+
+KILLED = Death(
+    code=-9, ending=None, was_ready=True, lived_s=5.0, is_replaced=False, deaths_in_a_row=1
+)
+MISTAKEN = replace(KILLED, code=2, was_ready=False)
+USUAL = {"is_stopping": False, "is_reloading": False, "was_any_ready": True}
+
+
+@pytest.mark.parametrize(
+    ("death", "circumstances", "expected"),
+    [
+        (KILLED, {}, Restart(0.2)),
+        (KILLED, {"is_stopping": True}, Leave()),
+        (replace(KILLED, deaths_in_a_row=3), {}, Restart(0.8)),
+        (replace(KILLED, deaths_in_a_row=100), {}, Restart(30.0)),
+        (replace(KILLED, code=0, ending="recycled"), {}, Restart()),
+        (replace(KILLED, code=0, ending="stopped"), {}, Restart()),
+        (replace(KILLED, code=0, ending="done"), {}, Leave()),
+        (replace(KILLED, is_replaced=True), {"is_reloading": True}, Restart()),
+        (MISTAKEN, {"was_any_ready": False}, GiveUp(2)),
+        (replace(MISTAKEN, code=3), {"was_any_ready": False}, GiveUp(3)),
+        (MISTAKEN, {}, Restart(0.2)),
+        (MISTAKEN, {"is_reloading": True, "was_any_ready": False}, AwaitChange()),
+        (MISTAKEN, {"is_reloading": True}, AwaitChange()),
+    ],
+)
+def test_the_place_of_a_process_that_ended_is(death, circumstances, expected):
+    assert verdict(death, **USUAL | circumstances) == expected
+
+
+@pytest.fixture
+def tree(tmp_path):
+    for name in ("a.py", "pkg/b.py", ".git/c.py", "venv/d.py", "__pycache__/e.py", "notes.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("1")
+    (tmp_path / "venv" / "pyvenv.cfg").touch()
+    return SourceTree(str(tmp_path)), tmp_path
+
+
+def test_nothing_has_changed_while_nothing_has(tree):
+    source, _ = tree
+    assert source.changed() == []
+
+
+def test_a_file_that_was_edited_added_or_removed_is_named_once(tree):
+    source, folder = tree
+    os.utime(folder / "a.py", ns=(1, 1))
+    (folder / "pkg" / "new.py").write_text("2")
+    (folder / "pkg" / "b.py").unlink()
+    assert source.changed() == ["a.py", "pkg/b.py", "pkg/new.py"]
+    assert source.changed() == []
+
+
+def test_other_files_and_folders_of_others_are_not_looked_at(tree):
+    source, folder = tree
+    for name in (".git/c.py", "venv/d.py", "__pycache__/e.py", "notes.txt"):
+        (folder / name).write_text("changed, and longer")
+    assert source.changed() == []
