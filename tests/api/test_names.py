@@ -4,6 +4,8 @@ import importlib
 import importlib.metadata
 import logging
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -78,3 +80,28 @@ def test_the_version_is_that_of_the_installed_package():
 def test_the_library_logs_nothing_unless_the_program_asks_for_it():
     handlers = logging.getLogger("chasquimq").handlers
     assert [type(handler) for handler in handlers] == [logging.NullHandler]
+
+
+def test_every_module_below_the_package_can_be_the_first_that_is_imported():
+    """The package loads its names late, so nothing has brought the modules into an order."""
+    program = """
+import importlib, pkgutil, sys, chasquimq
+found = [each.name for each in pkgutil.iter_modules(chasquimq.__path__) if each.name[0] != "_"]
+assert "queue" in found
+for name in found:
+    for loaded in [each for each in sys.modules if each.split(".")[0] == "chasquimq"]:
+        del sys.modules[loaded]
+    importlib.import_module(f"chasquimq.{name}")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=50
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_module_and_a_name_are_both_found_on_the_package_alone():
+    program = (
+        "import chasquimq; assert chasquimq.errors.ChasquiError is chasquimq.ChasquiError; "
+        "assert 'Queue' in dir(chasquimq); assert not hasattr(chasquimq, 'nothing')"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=50)
