@@ -5,6 +5,7 @@ Like `inspect.py` no role of the engine uses this.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from hiredis import ReplyError
 
@@ -12,6 +13,7 @@ from chasquimq.broker import delayed, dlq, repeats
 from chasquimq.broker.call import Call, Reply, Steps, call, checked, command
 from chasquimq.broker.repeats import StoredSpec
 from chasquimq.errors import DecodeError
+from chasquimq.wire.codec import unpack
 from chasquimq.wire.entry import DeadLetter
 from chasquimq.wire.envelope import Envelope, decode
 from chasquimq.wire.keys import QueueKeys
@@ -116,6 +118,16 @@ def job_in(letter: DeadLetter) -> Envelope | None:
         return decode(letter.payload)
     except DecodeError:
         return None
+
+
+def data_in(job: Envelope | None) -> Any:  # noqa: ANN401 -- the user's data
+    """What a job carries; its bytes if they are no MessagePack, None without a job."""
+    if job is None:
+        return None
+    try:
+        return unpack(job.packed_data)
+    except DecodeError:
+        return job.packed_data
 
 
 def specs(keys: QueueKeys, *, limit: int) -> Steps[list[StoredSpec]]:

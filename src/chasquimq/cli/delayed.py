@@ -5,7 +5,7 @@ from datetime import datetime
 
 import click
 
-from chasquimq.broker.survey import Due, delayed_jobs
+from chasquimq.broker.survey import Due, data_in, delayed_jobs
 from chasquimq.cli import options, values
 from chasquimq.cli.job import answer_each
 from chasquimq.cli.options import Session
@@ -13,7 +13,6 @@ from chasquimq.cli.render import emit, instant, short, show, table
 from chasquimq.cli.run import opened, reading, run
 from chasquimq.clock import SYSTEM_CLOCK
 from chasquimq.queue import Queue
-from chasquimq.wire.codec import unpack
 from chasquimq.wire.keys import QueueKeys
 
 ids_argument = click.argument("job_ids", nargs=-1, required=True, metavar="JOB_ID...")
@@ -128,5 +127,5 @@ def _shape(due: Due) -> dict[str, object]:
         "due_ms": due.due_ms,
         "attempts": job.attempt if job else None,
         "created_at_ms": job.created_at_ms if job else None,
-        "data": unpack(job.packed_data) if job else None,
+        "data": data_in(job),
     }

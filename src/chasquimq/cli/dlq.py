@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from chasquimq.arguments import letter_filter
-from chasquimq.broker.survey import dead_letters, job_in
+from chasquimq.broker.survey import data_in, dead_letters, job_in
 from chasquimq.cli import options
 from chasquimq.cli.consent import consent
 from chasquimq.cli.options import Function, Session
@@ -30,8 +30,7 @@ from chasquimq.cli.render import (
 )
 from chasquimq.cli.run import opened, reading, run
 from chasquimq.clock import SYSTEM_CLOCK
-from chasquimq.errors import DecodeError, DlqReason
-from chasquimq.wire.codec import unpack
+from chasquimq.errors import DlqReason
 from chasquimq.wire.entry import DeadLetter
 from chasquimq.wire.keys import QueueKeys
 
@@ -191,7 +190,7 @@ def shape(letter: DeadLetter) -> dict[str, Any]:
         "created_at_ms": job.created_at_ms if job else None,
         "consumer": letter.consumer,
         "payload_bytes": len(letter.payload),
-        "data": _data(letter),
+        "data": data_in(job),
     }
 
 
@@ -245,16 +244,6 @@ def _row(letter: DeadLetter) -> tuple[object, ...]:
         cut(letter.error or ""),
         len(letter.payload),
     )
-
-
-def _data(letter: DeadLetter) -> Any:  # noqa: ANN401 -- the user's data
-    job = job_in(letter)
-    if job is None:
-        return None
-    try:
-        return unpack(job.packed_data)
-    except DecodeError:
-        return job.packed_data
 
 
 def _parts(queue: str, letter: DeadLetter) -> list[RenderableType]:

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from chasquimq.broker.inspect import JobState, Located, locate
-from chasquimq.broker.survey import dead_letters, due_ms, job_in
+from chasquimq.broker.survey import data_in, dead_letters, due_ms, job_in
 from chasquimq.cli import options
 from chasquimq.cli.options import Session
 from chasquimq.cli.problems import NOT_DONE, Refusal
@@ -18,7 +18,6 @@ from chasquimq.cli.run import Reader, opened, reading, run
 from chasquimq.clock import SYSTEM_CLOCK
 from chasquimq.engine.outcomes import JobResult, OutcomeStatus
 from chasquimq.queue import Queue
-from chasquimq.wire.codec import unpack
 from chasquimq.wire.entry import DeadLetter
 from chasquimq.wire.keys import QueueKeys
 
@@ -168,7 +167,7 @@ def _shape(job_id: str, found: Found) -> dict[str, Any]:
         "id": job_id,
         "name": found.located.name or None,
         "state": found.located.state,
-        "data": unpack(job.packed_data) if job else None,
+        "data": data_in(job),
         "attempts": _attempts(found),
         "max_attempts": job.retry.max_attempts if job and job.retry else None,
         "created_at_ms": job.created_at_ms if job else None,

@@ -1,7 +1,13 @@
 """`job`, `jobs`, `delayed`, `pause`, `resume`, `drain`, `clean`, `obliterate`."""
 
+import os
+import pty
+import subprocess
+import sys
+
 import pytest
 
+from tests.acceptance.cli.conftest import environment
 from tests.acceptance.cli.test_dead_letters import bury
 
 
@@ -143,6 +149,24 @@ def test_a_queue_with_jobs_in_flight_is_not_removed_without_force(
     assert answer.code == 1
     assert "queue busy" in answer.err
     done("obliterate", queue_name, "--force", "--yes")
+
+
+@pytest.mark.parametrize(("answer", "left", "code"), [("y\n", 0, 0), ("n\n", 1, 1), ("\n", 1, 1)])
+def test_on_a_terminal_it_asks_first(server, done, queue_name, answer, left, code):
+    done("add", queue_name, "x")
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "chasquimq", "drain", queue_name],
+        stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=environment(CHASQUI_REDIS_URL=server.url),
+    ) as process:  # fmt: skip
+        os.write(ours, answer.encode())
+        _, err = process.communicate(timeout=30)
+    os.close(ours)
+    os.close(theirs)
+    assert process.returncode == code
+    assert f"remove all waiting and delayed jobs of {queue_name}? [y/N]:" in err
+    assert waiting(done, queue_name) == left
 
 
 @pytest.mark.parametrize("command", ["drain", "clean", "obliterate"])
