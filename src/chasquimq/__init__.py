@@ -4,7 +4,7 @@ The names are those of `names.py`. They are loaded together when the first of th
 importing the package, which the command line does to show its help, costs next to nothing.
 """
 
-import importlib
+import importlib.util
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Any:  # noqa: ANN401 -- whatever the name stands for
-        # Not `from chasquimq import names`, which would ask here for `names` first.
+        # Modules first: they import one another by these names while `names` is being loaded.
+        if importlib.util.find_spec(f"chasquimq.{name}") is not None:
+            return importlib.import_module(f"chasquimq.{name}")
         names = importlib.import_module("chasquimq.names")
         # With the names come the modules they live in, so `chasquimq.errors` is found here too.
         globals().update({each: getattr(names, each) for each in names.__all__})
