@@ -4,7 +4,7 @@ The names are those of `names.py`. They are loaded together when the first of th
 importing the package, which the command line does to show its help, costs next to nothing.
 """
 
-import importlib
+import importlib.util
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -15,21 +15,17 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Any:  # noqa: ANN401 -- whatever the name stands for
-        # A module first, and alone: our own modules say `from chasquimq import given` while the
-        # names, which are made of them, cannot be had yet.
-        full_name = f"chasquimq.{name}"
-        try:
-            return importlib.import_module(full_name)
-        except ModuleNotFoundError as error:
-            if error.name != full_name:
-                raise
+        # Modules first: they import one another by these names while `names` is being loaded.
+        if importlib.util.find_spec(f"chasquimq.{name}") is not None:
+            return importlib.import_module(f"chasquimq.{name}")
         names = importlib.import_module("chasquimq.names")
+        # With the names come the modules they live in, so `chasquimq.errors` is found here too.
         globals().update({each: getattr(names, each) for each in names.__all__})
         globals().update(__all__=names.__all__, __version__=names.__version__)
         if name in globals():
             return globals()[name]
         msg = f"module 'chasquimq' has no attribute {name!r}"
-        raise AttributeError(msg, name=name)
+        raise AttributeError(msg, name=name, obj=names)
 
     def __dir__() -> list[str]:
         __getattr__("__all__")

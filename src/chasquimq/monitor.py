@@ -164,6 +164,13 @@ class Monitor:
         return round((monotonic_s() - asked_s) * 1_000)
 
 
+def monitor(
+    host: str, port: int | None, *, queue: str, metrics: MetricsSink | None
+) -> Monitor | None:
+    """The monitor of a worker; None without a port."""
+    return None if port is None else Monitor(host, port, queue=queue, metrics=metrics)
+
+
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 

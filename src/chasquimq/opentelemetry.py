@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from typing import Literal, TypeAlias
 
-from chasquimq.errors import DlqReason, UnrecoverableError
+from chasquimq.errors import DlqReason, RateLimitError, UnrecoverableError
 from chasquimq.tracing import AddSpan, RunSpan, Tracer
 
 try:
@@ -159,6 +159,9 @@ def _note_disposition(span: Span, run: RunSpan, error: BaseException) -> None:
     if not isinstance(error, Exception | SystemExit):
         return
     reason = None
+    if isinstance(error, RateLimitError):
+        span.set_attribute("chasquimq.disposition", "postponed")
+        return
     if isinstance(error, UnrecoverableError):
         reason = error.dlq_reason
     elif run.is_last:

@@ -21,7 +21,7 @@ from chasquimq.handlers import is_async
 from chasquimq.handling import Handler, adapted, checked_handler
 from chasquimq.listeners import Listener, Listeners
 from chasquimq.metrics import NO_METRICS, MetricsSink
-from chasquimq.monitor import Monitor, Watched
+from chasquimq.monitor import Watched, monitor
 from chasquimq.tracing import Tracer
 
 log = logging.getLogger("chasquimq.worker")
@@ -84,10 +84,8 @@ class Worker:
     ) -> None:
         """Nothing runs before `run`; `docs/configuration.md` has every argument and default."""
         self._handler = checked_handler(handler)
-        self._monitor: Monitor | None = None
-        if metrics_port is not None:
-            self._monitor = Monitor(metrics_host, metrics_port, queue=queue_name, metrics=metrics)
-            metrics = self._monitor.sink
+        self._monitor = monitor(metrics_host, metrics_port, queue=queue_name, metrics=metrics)
+        metrics = self._monitor.sink if self._monitor else metrics
         settings = chosen(
             consumer_id=consumer_id,
             block_ms=read_block_ms,

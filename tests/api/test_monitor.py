@@ -375,3 +375,27 @@ def test_the_probe_answers_a_thread_without_an_event_loop(server, queue_name):
     thread.join(10)
     loop.close()
     assert not thread.is_alive()
+
+
+async def test_a_paused_worker_is_ready_and_says_that_it_is_paused(make):
+    async with served(make(nothing)) as worker:
+        worker.pause()
+
+        async def is_paused():
+            body = await says(worker, "/readyz", 200)
+            return body and (body["status"], body["paused"]) == ("paused", True)
+
+        await eventually(is_paused)
+        worker.resume()
+        await eventually(lambda: says(worker, "/readyz", 200))
+
+
+async def test_a_worker_that_a_rate_limit_holds_is_ready_and_says_so(make):
+    async with served(make(nothing)) as worker:
+        await worker.rate_limit(3_600_000)
+
+        async def is_held():
+            body = await says(worker, "/readyz", 200)
+            return body and body["status"] == "held"
+
+        await eventually(is_held)

@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanKind, StatusCode
 
-from chasquimq import Queue, QueueFullError, UnrecoverableError, Worker
+from chasquimq import Queue, QueueFullError, RateLimitError, UnrecoverableError, Worker
 from chasquimq.config import TRACE_TTL_SECS
 from chasquimq.opentelemetry import Tracing
 from chasquimq.testing import run_until_idle
@@ -394,8 +394,9 @@ async def test_a_server_that_refuses_the_key_takes_the_job_and_runs_it_all_the_s
         "didx:*",
         "dlid:*",
         "wake",
-        "paused",
         "promoter:lock",
+        "paused",
+        "resumed",
         "dlq",
         "probe",
     ]
@@ -445,3 +446,24 @@ async def test_no_connection_or_task_is_left_by_a_traced_worker(spans, make_work
         return [client["name"] for client in server.client().client_list()]
 
     await eventually(lambda: not [name for name in names() if "chasquimq-worker" in name])
+
+
+async def test_a_job_that_ran_into_a_rate_limit_is_postponed_and_keeps_its_relation(
+    spans, make_door, make_worker, queue
+):
+    runs = []
+
+    async def handler(job):
+        runs.append(job.attempt)
+        if len(runs) == 1:
+            raise RateLimitError(retry_after_ms=1)
+
+    tracing = spans.tracing()
+    await make_door(tracing=tracing).add("n", None)
+    await run_until_idle(make_worker(handler, tracing=tracing), queue)
+    assert runs == [1, 1]
+    assert [run.attributes["chasquimq.disposition"] for run in spans.runs] == [
+        "postponed",
+        "complete",
+    ]
+    assert all(are_joined(spans.adds[0], run, "link") for run in spans.runs)

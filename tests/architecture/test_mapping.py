@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import chasquimq
-from chasquimq import engine, metrics
+from chasquimq import QueueEvents, Worker, engine, metrics
 from chasquimq.wire.event import EventName
 
 ROOT = Path(__file__).parents[2]
@@ -86,6 +86,7 @@ def test_what_is_not_offered_says_why(page):
     [
         "Qeue", "Queue.addd", "Queue.add(dely=)", "Queue(nothing=)", "engine.Queue",
         "metrics.nothing", '"wating"', "Job.id.nothing", "engine.crew", "engine.Crew",
+        'Worker.on("redy")', 'QueueEvents.on("wating")',
     ],
 )  # fmt: skip
 def test_a_name_that_does_not_exist_is_noticed(invented):
@@ -96,6 +97,8 @@ def problem_of(here: str) -> str | None:
     """What is wrong with a name of ours; None if it is there, and public."""
     if found := re.fullmatch(r'"([\w-]+)"', here):
         return None if found[1] in set(EventName) else f"there is no event {found[1]!r}"
+    if found := re.fullmatch(r'(Worker|QueueEvents)\.on\("([\w-]+)"\)', here):
+        return problem_of_listening(*found.groups())
     path, _, argument = here.removesuffix("=)").partition("(")
     try:
         value = resolved(path)
@@ -103,6 +106,16 @@ def problem_of(here: str) -> str | None:
         return str(error) or repr(error)
     if argument and argument not in inspect.signature(value).parameters:
         return f"{path} has no argument {argument}"
+    return None
+
+
+def problem_of_listening(kind: str, event: str) -> str | None:
+    """Whether one can listen to this event; what nobody tells is refused."""
+    source = Worker("emails", print) if kind == "Worker" else QueueEvents("emails")
+    try:
+        source.on(event, print)
+    except ValueError as error:
+        return str(error)
     return None
 
 
