@@ -123,6 +123,7 @@ def _load(name: str) -> Script:
 
 
 ADD = _load("add")
+ADD_RUN = _load("add_run")
 ADD_UNIQUE = _load("add_unique")
 CANCEL = _load("cancel")
 CLAIM = _load("claim")

@@ -39,7 +39,8 @@ class QueueKeys:
     The attributes are the keys that exist once per queue. The methods give the keys that exist once
     per job, spec or producer; ids may be `str` or `bytes` and are used as they are.
 
-    `wake`, `outcome` and `sent` are our own; all others are shared with the reference engine.
+    `wake`, `outcome`, `sent` and `seen` are our own; the others are shared with the reference
+    engine.
     """
 
     name: str
@@ -98,6 +99,10 @@ class QueueKeys:
     def sent(self, producer_id: str | bytes) -> bytes:
         """What a producer has sent, so that a repeated request is recognised (ours)."""
         return self.tag + b":sent:" + _as_bytes(producer_id)
+
+    def seen(self, run_id: str | bytes) -> bytes:
+        """The ids of the jobs that a run has added (ours)."""
+        return self.tag + b":seen:" + _as_bytes(run_id)
 
 
 def validate_queue_name(name: str) -> str:
