@@ -8,7 +8,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 Columns: TypeAlias = Mapping[str, Sequence[Any]]
-"""Values by column; times are epoch milliseconds. User data can be anything."""
+"""Values by column; our times are epoch milliseconds. User data can be anything."""
 
 _US_PER_MS = 1_000
 
@@ -28,10 +28,9 @@ def batch(schema: pa.Schema, columns: Columns) -> pa.RecordBatch:
 def _array(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
     if isinstance(values, pa.Array):
         return values if values.type == kind else values.cast(kind)
-    if pa.types.is_timestamp(kind):
-        return pa.array(
-            [None if each is None else each * _US_PER_MS for each in values], pa.int64()
-        ).cast(kind)
+    if pa.types.is_timestamp(kind) and all(each is None or type(each) is int for each in values):
+        micros = [None if each is None else each * _US_PER_MS for each in values]
+        return pa.array(micros, pa.int64()).cast(kind)
     try:
         return pa.array(values, kind)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):

@@ -7,11 +7,24 @@ from pyspark.sql import SparkSession
 
 from chasquimq.broker.url import parse_url
 from chasquimq.errors import ConfigError
+from chasquimq.spark.delayed_source import DelayedSource
+from chasquimq.spark.dlq_source import DlqSource
 from chasquimq.spark.events_source import EventsSource
+from chasquimq.spark.jobs_source import JobsSource
 from chasquimq.spark.queue_sink import QueueSink
+from chasquimq.spark.results_source import ResultsSource
+from chasquimq.spark.schedules_source import SchedulesSource
 from chasquimq.spark.source import URL_SETTING, ChasquiSource
 
-SOURCES: tuple[type[ChasquiSource[Any]], ...] = (QueueSink, EventsSource)
+SOURCES: tuple[type[ChasquiSource[Any]], ...] = (
+    QueueSink,
+    EventsSource,
+    JobsSource,
+    DelayedSource,
+    DlqSource,
+    SchedulesSource,
+    ResultsSource,
+)
 """Every format; the first is the sink."""
 
 FORMATS = tuple(each.name() for each in SOURCES)
@@ -29,7 +42,7 @@ def register(spark: SparkSession) -> None:
     """
     url = spark.conf.get(URL_SETTING, None)
     if url is not None:
-        _check_hidden(spark, url)
+        check_hidden(url, spark.conf.get("spark.redaction.regex", _SPARKS_SECRETS) or "")
     for source in SOURCES:
         spark.dataSource.register(source if url is None else _bound(source, url))
 
@@ -45,20 +58,21 @@ def _bound(source: type[ChasquiSource[Any]], url: str) -> type[ChasquiSource[Any
     return Bound
 
 
-def _check_hidden(spark: SparkSession, url: str) -> None:
+def check_hidden(url: str, redaction: str) -> None:
+    """`ConfigError` if `url` is no URL, or if Spark's pages would show its password."""
     try:
         target = parse_url(url)
     except ValueError as error:
-        raise ConfigError(str(error).replace("redis_url", URL_SETTING)) from None
-    if target.password is None and target.sentinel_password is None:
-        return
-    pattern = spark.conf.get("spark.redaction.regex", _SPARKS_SECRETS) or ""
-    if not re.search(_python_flags(pattern), URL_SETTING):
-        msg = (
+        problem = str(error).replace("redis_url", URL_SETTING)
+    else:
+        has_secret = target.password is not None or target.sentinel_password is not None
+        if not has_secret or re.search(_python_flags(redaction), URL_SETTING):
+            return
+        problem = (
             f"{URL_SETTING} holds a password, and Spark's pages would show it: start the session "
             "with chasquimq.spark.session(), or let spark.redaction.regex match 'chasquimq.url'"
         )
-        raise ConfigError(msg)
+    raise ConfigError(problem)
 
 
 def _python_flags(pattern: str) -> str:

@@ -128,7 +128,7 @@ SCHEDULES = (
 RESULTS = (
     _QUEUE,
     _JOB_ID,
-    Column("status", _TEXT, "`ok` or `failed`"),
+    Column("status", _TEXT, "`ok`, `failed`, or `expired`: completed, its value forgotten"),
     Column(
         "value", _TEXT, "what the handler returned as JSON, or as your schema says", is_free=True
     ),
