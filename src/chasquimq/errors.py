@@ -272,3 +272,10 @@ class NotSupportedError(ChasquiError):
     """The caller asked for a feature that exists in other bindings and not in this library."""
 
     code = "CMQ-200"
+
+
+class DataLossError(ChasquiError):
+    """Events that a query was to read next are gone: trimmed, or deleted with their stream."""
+
+    code = "CMQ-300"
+    prefix = "data loss: "

@@ -137,6 +137,8 @@ class RawQueue:
                 return self.client.zrange(key, 0, -1, withscores=True)
             case b"hash":
                 return self.client.hgetall(key)
+            case b"set":
+                return self.client.smembers(key)
             case b"list":
                 return self.client.lrange(key, 0, -1)
             case b"string":

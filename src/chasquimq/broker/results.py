@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from chasquimq.broker.call import Call, Reply, all_checked, command
+from chasquimq.errors import DecodeError
+from chasquimq.wire.codec import unpack
 from chasquimq.wire.keys import QueueKeys
 
 OUTCOME_VALUE = b"v"
@@ -20,6 +22,17 @@ class Kept:
 
     value: bytes | None
     outcome: bytes | None
+
+
+def failure(outcome: bytes) -> tuple[str, str] | None:
+    """Reason and error of a job that was dead-lettered; None for one that was not."""
+    if not outcome.startswith(OUTCOME_FAILED):
+        return None
+    try:
+        reason, error = unpack(outcome[len(OUTCOME_FAILED) :])
+    except (DecodeError, ValueError, TypeError):
+        return "unknown", ""
+    return str(reason), str(error)
 
 
 def read(keys: QueueKeys, job_ids: Sequence[str]) -> Call[list[Kept]]:

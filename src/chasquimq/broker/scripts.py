@@ -123,6 +123,7 @@ def _load(name: str) -> Script:
 
 
 ADD = _load("add")
+ADD_RUN = _load("add_run")
 ADD_UNIQUE = _load("add_unique")
 BROWSE_DELAYED = _load("browse_delayed")
 BROWSE_WAITING = _load("browse_waiting")

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from chasquimq.broker.results import OUTCOME_FAILED, OUTCOME_NOTHING, Kept
-from chasquimq.errors import DecodeError, WaitForResultTimeoutError
+from chasquimq.broker.results import OUTCOME_NOTHING, Kept, failure
+from chasquimq.errors import WaitForResultTimeoutError
 from chasquimq.wire.codec import unpack
 from chasquimq.wire.event import EventName, QueueEvent
 
@@ -55,12 +55,10 @@ def from_kept(kept: Kept) -> JobResult:
         return JobResult(OutcomeStatus.UNKNOWN)
     if kept.outcome.startswith(OUTCOME_NOTHING):
         return JobResult(OutcomeStatus.OK)
-    if kept.outcome.startswith(OUTCOME_FAILED):
-        try:
-            reason, error = unpack(kept.outcome[len(OUTCOME_FAILED) :])
-        except (DecodeError, ValueError, TypeError):
-            reason, error = "unknown", ""
-        return JobResult(OutcomeStatus.FAILED, reason=str(reason), error=str(error))
+    failed = failure(kept.outcome)
+    if failed is not None:
+        reason, error = failed
+        return JobResult(OutcomeStatus.FAILED, reason=reason, error=error)
     return JobResult(OutcomeStatus.EXPIRED)
 
 

@@ -43,8 +43,8 @@ class QueueKeys:
     The attributes are the keys that exist once per queue. The methods give the keys that exist once
     per job, spec or producer; ids may be `str` or `bytes` and are used as they are.
 
-    `wake`, `resumed`, `outcome`, `sent` and `trace` are our own; all others are shared with the
-    reference engine.
+    `wake`, `resumed`, `outcome`, `sent`, `trace` and `seen` are our own; all others are shared with
+    the reference engine.
     """
 
     name: str
@@ -108,6 +108,10 @@ class QueueKeys:
     def trace(self, job_id: str | bytes) -> bytes:
         """What a job carries of the trace in which it was added (ours)."""
         return self.tag + b":trace:" + _as_bytes(job_id)
+
+    def seen(self, run_id: str | bytes) -> bytes:
+        """The ids of the jobs that a run has added (ours)."""
+        return self.tag + b":seen:" + _as_bytes(run_id)
 
 
 def is_known(keys: QueueKeys, key: bytes) -> bool:

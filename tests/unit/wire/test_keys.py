@@ -52,6 +52,7 @@ def test_fixed_keys_are_the_hash_tag_and_a_suffix(attribute, suffix):
         ("log", ":log:"),
         ("stalls", ":stalls:"),
         ("sent", ":sent:"),
+        ("seen", ":seen:"),
     ],
 )
 @pytest.mark.parametrize("given", ["a:1 é", "a:1 é".encode()])

@@ -1,0 +1,91 @@
+"""The jobs of a run, such as one write of a table: add each once, forget the run."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from chasquimq.broker import scripts
+from chasquimq.broker.call import Call, call
+from chasquimq.broker.stream import Telling
+from chasquimq.wire.keys import QueueKeys
+
+ADDED = "1"
+ADDED_BEFORE = "0"
+TAKEN = "T"
+
+
+@dataclass(frozen=True, slots=True)
+class RunJob:
+    """A job of a run, due after `delay_ms` or at `run_at_ms`, else now.
+
+    `id` must be the same each time the run comes to this job. `is_unique` also keeps it from being
+    added where any other producer took the id.
+    """
+
+    id: str
+    envelope: bytes
+    name: str = ""
+    delay_ms: int = 0
+    run_at_ms: int | None = None
+    is_unique: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """How long a run is remembered after its last add, and an id after its job was due."""
+
+    run_ttl_s: int
+    grace_s: int
+
+
+def add(
+    keys: QueueKeys,
+    run_id: str,
+    jobs: Sequence[RunJob],
+    *,
+    limit: int,
+    memory: Memory,
+    telling: Telling,
+) -> Call[str]:
+    """Add those jobs that the run has not added yet, in order; one character a job dealt with.
+
+    The answer is shorter than `jobs` where the stream held `limit` entries: send the rest again.
+    Repeatable, and safe to send from several places at once: the run's set decides.
+    """
+    more: list[bytes] = []
+    more_keys: list[bytes] = []
+    for job in jobs:
+        more += (
+            job.id.encode(),
+            job.name.encode(),
+            job.envelope,
+            b"1" if job.is_unique else b"0",
+            b"%d" % job.delay_ms,
+            b"" if job.run_at_ms is None else b"%d" % job.run_at_ms,
+        )
+        if job.is_unique or job.delay_ms > 0 or job.run_at_ms is not None:
+            more_keys += (keys.delayed_index(job.id), keys.dedup_marker(job.id))
+    return scripts.ADD_RUN.call(
+        {
+            "stream": keys.stream,
+            "delayed": keys.delayed,
+            "events": keys.events,
+            "wake": keys.wake,
+            "seen": keys.seen(run_id),
+        },
+        {
+            "seen_ttl_s": memory.run_ttl_s,
+            "cap": limit,
+            "ts_ms": telling.ts_ms,
+            "events_cap": telling.cap,
+            "grace_s": memory.grace_s,
+        },
+        read=bytes.decode,
+        repeatable=True,
+        more_keys=more_keys,
+        more_arguments=more,
+    )
+
+
+def forget(keys: QueueKeys, run_id: str) -> Call[bool]:
+    """Drop what is remembered of a run that can never be carried out again."""
+    return call("UNLINK", keys.seen(run_id), read=bool)

@@ -1,0 +1,66 @@
+"""Starts a Spark session that knows our formats, on whatever Java there is."""
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+
+from chasquimq.spark.java import find_java
+from chasquimq.spark.registry import register
+
+# Spark's own default, and our setting, whose URL may hold a password.
+_SECRETS = r"(?i)secret|password|token|access[.]?key|chasquimq[.]url"
+_LOOPBACK = "127.0.0.1"
+
+
+def session(app_name: str = "chasquimq", config: Mapping[str, str] | None = None) -> SparkSession:
+    """A Spark session with our formats registered; the running one, if there is one.
+
+    The master is `local[*]` unless `config` or the environment (`MASTER`, `SPARK_REMOTE`,
+    `PYSPARK_SUBMIT_ARGS`) names another. All in `config` goes to Spark as it is. Raises
+    `ConfigError` if there is no Java.
+
+    In the environment of this process, what Spark's own start reads, it sets what is not set:
+    `JAVA_HOME` if Spark would find no Java and, for a local master, `PYSPARK_PYTHON` (tasks run on
+    this very Python) and `SPARK_LOCAL_IP` (Spark listens on the loopback only).
+    """
+    settings = dict(config or {})
+    if not os.environ.get("SPARK_REMOTE") and "spark.remote" not in settings:
+        settings = _defaults(settings) | settings
+        for name, value in _environment(settings).items():
+            os.environ.setdefault(name, value)
+    builder = SparkSession.builder.appName(app_name)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    register(spark)
+    return spark
+
+
+def _defaults(settings: Mapping[str, str]) -> dict[str, str]:
+    """What is set unless the caller does."""
+    defaults = {"spark.redaction.regex": _SECRETS}
+    master = settings.get("spark.master") or os.environ.get("MASTER")
+    if master is None and not re.search(r"--master\b", os.environ.get("PYSPARK_SUBMIT_ARGS", "")):
+        master = "local[*]"
+    if master is not None:
+        defaults["spark.master"] = master
+    if is_local(master):
+        defaults |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
+    return defaults
+
+
+def _environment(settings: Mapping[str, str]) -> dict[str, str]:
+    java_home = find_java()
+    found = {} if java_home is None else {"JAVA_HOME": java_home}
+    if is_local(settings.get("spark.master")):
+        # Else tasks run on whatever `python3` the path has, where we may not be installed.
+        found |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": _LOOPBACK}
+    return found
+
+
+def is_local(master: str | None) -> bool:
+    """Whether a master runs on this machine, with executors of its own or without."""
+    return master is not None and master.startswith("local")

@@ -1,0 +1,200 @@
+"""Rows of a table to jobs: which column means what, and an id that is the same every time."""
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import pyarrow as pa
+from pyspark.sql.types import (
+    DataType,
+    IntegralType,
+    MapType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from chasquimq.broker.runs import RunJob
+from chasquimq.errors import ConfigError
+from chasquimq.spark.options import SinkOptions
+from chasquimq.wire.codec import pack
+from chasquimq.wire.entry import MAX_NAME_BYTES
+from chasquimq.wire.envelope import encode_with_retry
+from chasquimq.wire.retry import BackoffSpec, RetryOverride
+
+_MEANINGS: dict[str, tuple[tuple[type[DataType], ...], str]] = {
+    "name": ((StringType,), "text"),
+    "job_id": ((StringType,), "text"),
+    "delay_ms": ((IntegralType,), "a whole number of milliseconds"),
+    "run_at": (
+        (TimestampType, TimestampNTZType, IntegralType),
+        "a timestamp, or epoch milliseconds",
+    ),
+    "attempts": ((IntegralType,), "a whole number"),
+    "backoff": (
+        (IntegralType, StringType, StructType, MapType),
+        "milliseconds, or a struct, map or JSON with kind and delay_ms",
+    ),
+}
+"""Columns that are not payload, the types they may have, and how to say that."""
+
+_US_PER_MS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Which columns of a table say how a job runs, and which are its payload."""
+
+    special: tuple[str, ...]
+    payload: tuple[str, ...]
+    is_whole: bool
+    """Whether the one payload column is the payload, rather than a map of all of them."""
+
+
+def layout(schema: StructType, options: SinkOptions) -> Layout:
+    """Look at the columns, before anything is written; `ConfigError` if they will not do."""
+    names = schema.fieldNames()
+    special = tuple(name for name in names if name in _MEANINGS and name != options.payload_column)
+    for name in special:
+        kinds, rule = _MEANINGS[name]
+        found = schema[name].dataType
+        if not isinstance(found, kinds):
+            _refuse(f"column {name!r} is {found.simpleString()}: it must be {rule}")
+    if {"delay_ms", "run_at"} <= set(special):
+        _refuse("columns 'delay_ms' and 'run_at' are both there: leave one out")
+    rest = tuple(name for name in names if name not in special)
+    chosen = options.payload_column
+    if chosen is None:
+        return Layout(special, rest, is_whole=False)
+    if chosen not in names:
+        _refuse(f"option 'payloadColumn' is {chosen!r}: use one of {', '.join(names)}")
+    if len(rest) > 1:
+        others = ", ".join(name for name in rest if name != chosen)
+        _refuse(f"columns {others} are neither the payload {chosen!r} nor known: drop them")
+    return Layout(special, rest, is_whole=True)
+
+
+class JobMaker:
+    """Makes the jobs of one task of one run; the same rows give the same ids, in any order.
+
+    An id is made of the run, the partition, what is in the row, and how many equal rows came before
+    it here. So a retried task adds nothing twice even where its rows come in another order, as they
+    do after a shuffle. Costs about 70 bytes a row while the task runs; rows with a `job_id` none.
+    """
+
+    def __init__(self, plan: Layout, options: SinkOptions, run_id: str, partition: int) -> None:
+        """`run_id` must be the same when the run is repeated, and `partition` for the same rows."""
+        self._plan = plan
+        self._options = options
+        self._key = hashlib.blake2b(f"{partition}/{run_id}".encode()).digest()
+        self._seen: set[bytes] = set()
+        self._repeated: dict[bytes, int] = {}
+        self._backoffs: dict[Any, BackoffSpec] = {}
+
+    def jobs(self, batch: pa.RecordBatch, now_ms: int) -> Iterator[RunJob]:
+        """The jobs of one batch; `ValueError` names the row's column and what is wrong."""
+        count = batch.num_rows
+        empty = [None] * count
+        given = {name: _values(batch.column(name), name) for name in self._plan.special}
+        name, job_id, delay_ms, run_at, attempts, backoff = (
+            given.get(each, empty) for each in _MEANINGS
+        )
+        for row, data in enumerate(self._payloads(batch)):
+            yield self._job(
+                pack(data, name="payload"),
+                (name[row], delay_ms[row], run_at[row], attempts[row], backoff[row]),
+                job_id[row],
+                now_ms,
+            )
+
+    def _payloads(self, batch: pa.RecordBatch) -> Iterator[Any]:
+        names = self._plan.payload
+        columns = [batch.column(name).to_pylist(maps_as_pydicts="strict") for name in names]
+        if self._plan.is_whole:
+            yield from columns[0]
+        elif not columns:
+            yield from ({} for _ in range(batch.num_rows))
+        else:
+            for values in zip(*columns, strict=True):
+                yield dict(zip(names, values, strict=True))
+
+    def _job(
+        self, payload: bytes, rules: tuple[Any, ...], chosen_id: str | None, now_ms: int
+    ) -> RunJob:
+        name, delay_ms, run_at_ms, attempts, backoff = rules
+        name = name or self._options.job_name
+        if len(name.encode()) > MAX_NAME_BYTES:
+            _refuse_row("name", name, f"at most {MAX_NAME_BYTES} bytes of UTF-8")
+        if delay_ms is not None and delay_ms < 0:
+            _refuse_row("delay_ms", delay_ms, "0 or more")
+        if chosen_id is not None and not chosen_id.strip():
+            _refuse_row("job_id", chosen_id, "text that is not blank, or null")
+        retry = self._retry(attempts, backoff)
+        job_id = chosen_id or self._id(pack([payload, *rules]))
+        envelope = encode_with_retry(job_id, payload, now_ms, retry)
+        if len(envelope) > self._options.max_payload_bytes:
+            size = f"a job of {len(envelope)} bytes"
+            _refuse_row(
+                "payload", size, f"at most maxPayloadBytes, {self._options.max_payload_bytes}"
+            )
+        return RunJob(
+            job_id, envelope, name, delay_ms or 0, run_at_ms, is_unique=chosen_id is not None
+        )
+
+    def _id(self, content: bytes) -> str:
+        digest = hashlib.blake2b(content, digest_size=15, key=self._key).digest()
+        if digest in self._seen:
+            count = self._repeated[digest] = self._repeated.get(digest, 0) + 1
+            again = digest + count.to_bytes(8, "big")
+            digest = hashlib.blake2b(again, digest_size=15, key=self._key).digest()
+        else:
+            self._seen.add(digest)
+        # Not the shape of a ULID, whose first characters would be read as a time.
+        return "s-" + base64.b32encode(digest).decode()
+
+    def _retry(self, attempts: int | None, backoff: object) -> RetryOverride | None:
+        if attempts is None and backoff is None:
+            return None
+        if attempts is not None and attempts < 1:
+            _refuse_row("attempts", attempts, "1 or more: it counts the first run too")
+        return RetryOverride(attempts, None if backoff is None else self._backoff(backoff))
+
+    def _backoff(self, value: Any) -> BackoffSpec:  # noqa: ANN401 -- a number, a dict or JSON
+        key = tuple(sorted(value.items())) if isinstance(value, Mapping) else value
+        known = self._backoffs.get(key)
+        if known is None:
+            try:
+                known = self._backoffs[key] = _backoff_of(value)
+            except (TypeError, ValueError) as error:
+                _refuse_row("backoff", value, f"right ({error})")
+        return known
+
+
+def _backoff_of(value: object) -> BackoffSpec:
+    if isinstance(value, int):
+        return BackoffSpec.fixed(value)
+    fields = json.loads(value) if isinstance(value, str) else value
+    if not isinstance(fields, Mapping):
+        msg = "JSON, but no object"
+        raise ValueError(msg)  # noqa: TRY004 -- the column's type is right, its content is not
+    return BackoffSpec.from_dict({key: each for key, each in fields.items() if each is not None})
+
+
+def _values(column: pa.Array, name: str) -> list[Any]:
+    if name == "run_at" and pa.types.is_timestamp(column.type):
+        micros = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).to_pylist()
+        return [None if each is None else each // _US_PER_MS for each in micros]
+    return column.to_pylist(maps_as_pydicts="strict")  # type: ignore[no-any-return]
+
+
+def _refuse(problem: str) -> NoReturn:
+    raise ConfigError(problem)
+
+
+def _refuse_row(column: str, value: object, rule: str) -> NoReturn:
+    msg = f"column {column!r} of a row is {value!r}: it must be {rule}"
+    raise ValueError(msg)

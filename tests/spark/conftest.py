@@ -1,0 +1,92 @@
+"""One small Spark session for all tests, and frames over the queue of a test."""
+
+import pytest
+
+from chasquimq import SyncQueue
+from chasquimq.spark import session
+from tests.support.spark import SMALL, why_no_java
+
+
+@pytest.fixture(scope="session")
+def spark():
+    """The session; skips, and says why, where there is no Java."""
+    reason = why_no_java()
+    if reason is not None:
+        pytest.skip(reason)
+    started = session("tests", SMALL)
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def queue(server, queue_name):
+    """The test's queue."""
+    with SyncQueue(queue_name, redis_url=server.url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def read(spark, server, queue_name):
+    """`read(format, option=...)`: a frame over the test's queue."""
+
+    def load(name, *, schema=None, **options):
+        reader = spark.read.format(name).options(
+            **{"redis_url": server.url, "queue": queue_name} | options
+        )
+        return (reader.schema(schema) if schema else reader).load()
+
+    return load
+
+
+@pytest.fixture
+def stream(spark, server, queue_name):
+    """`stream(option=...)`: a streaming frame over the events of the test's queue."""
+
+    def load(**options):
+        given = {"redis_url": server.url, "queue": queue_name} | options
+        return spark.readStream.format("chasquimq_events").options(**given).load()
+
+    return load
+
+
+@pytest.fixture
+def write(server, queue_name):
+    """`write(frame, option=...)`: its rows become jobs of the test's queue."""
+
+    def save(frame, **options):
+        given = {"redis_url": server.url, "queue": queue_name} | options
+        frame.write.format("chasquimq").options(**given).mode("append").save()
+
+    return save
+
+
+@pytest.fixture
+def to_parquet(tmp_path):
+    """`to_parquet(frame, **trigger)`: run a stream into a folder until it has caught up."""
+
+    def run(frame, **options):
+        query = (
+            frame.writeStream.format("parquet")
+            .options(**options)
+            .option("path", str(tmp_path / "lake"))
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        return query
+
+    return run
+
+
+@pytest.fixture
+def forget_last_commit(tmp_path):
+    """Leave what a crash after the last write and before its commit leaves."""
+
+    def forget():
+        commits = tmp_path / "checkpoint" / "commits"
+        last = max(int(path.name) for path in commits.glob("[0-9]*"))
+        (commits / str(last)).unlink()
+        (commits / f".{last}.crc").unlink()
+
+    return forget

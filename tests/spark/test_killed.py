@@ -1,0 +1,150 @@
+"""Nothing is lost and nothing is twice when workers, executors or the driver are killed."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from chasquimq.wire.codec import unpack
+from chasquimq.wire.envelope import decode
+from chasquimq.wire.keys import QueueKeys
+from tests.support import spark_driver
+from tests.support.eventually import eventually_sync
+from tests.support.spark import SMALL, SPARK_MARKS
+
+pytestmark = SPARK_MARKS
+
+EVENTS = 5_000
+JOBS = 12_000
+# Executors in processes of their own, on workers that could hold twice as much.
+CLUSTER = {"spark.master": "local-cluster[2,1,1024]", "spark.executor.memory": "512m"}
+
+
+class Driver:
+    """The process of a driver, and all that it started."""
+
+    def __init__(self, told, config):
+        arguments = json.dumps([told, SMALL | config])
+        self._process = subprocess.Popen(
+            [sys.executable, spark_driver.__file__, arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+
+    def kill(self, words=""):
+        """Kill all of it that is still there, or those whose command line holds `words`."""
+        killed = 0
+        for path in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                pid = int(path.name)
+                if os.getsid(pid) != self._process.pid:
+                    continue
+                if words in (path / "cmdline").read_bytes().replace(b"\0", b" ").decode():
+                    os.kill(pid, signal.SIGKILL)
+                    killed += 1
+        return killed
+
+    def wait(self, timeout=120):
+        _, told = self._process.communicate(timeout=timeout)
+        return self._process.returncode, told.decode()[-3_000:]
+
+    def is_running(self):
+        return self._process.poll() is None
+
+
+@pytest.fixture
+def start_driver(server, queue_name, tmp_path):
+    started = []
+
+    def start(what, **config):
+        told = {
+            "what": what,
+            "rows": str(JOBS),
+            "url": server.url,
+            "queue": queue_name,
+            "lake": str(tmp_path / "lake"),
+            "checkpoint": str(tmp_path / "checkpoint"),
+        }
+        started.append(Driver(told, config))
+        return started[-1]
+
+    yield start
+    for driver in started:
+        driver.kill()
+        driver.wait()
+
+
+@pytest.fixture
+def events(server, queue_name):
+    """So many events, each with a number."""
+    pipe = server.client().pipeline(transaction=False)
+    for number in range(EVENTS):
+        pipe.xadd(QueueKeys(queue_name).events, {"e": "active", "attempt": number})
+    pipe.execute()
+
+
+@pytest.fixture
+def batches(tmp_path):
+    """How many batches are done."""
+    return lambda: len(list((tmp_path / "checkpoint" / "commits").glob("[0-9]*")))
+
+
+def seen_once(spark, tmp_path):
+    """Whether the lake, read as Spark reads it, has every event once."""
+    frame = spark.read.parquet(str(tmp_path / "lake"))
+    return Counter(row.attempt for row in frame.collect()) == dict.fromkeys(range(EVENTS), 1)
+
+
+@pytest.mark.usefixtures("events")
+def test_a_driver_killed_again_and_again_loses_and_doubles_no_event(
+    spark, tmp_path, start_driver, batches, stream, to_parquet
+):
+    for done in (1, 3):
+        driver = start_driver("events")
+        eventually_sync(lambda: batches() >= done or not driver.is_running(), timeout=90)  # noqa: B023
+        assert driver.is_running(), driver.wait()
+        driver.kill()
+        driver.wait()
+    assert batches() < EVENTS // 500
+
+    to_parquet(stream(startingOffsets="earliest"))
+    assert seen_once(spark, tmp_path)
+
+
+@pytest.mark.usefixtures("events")
+def test_executors_and_workers_killed_while_they_read_lose_and_double_no_event(
+    spark, tmp_path, start_driver, batches
+):
+    driver = start_driver("events", **CLUSTER)
+    eventually_sync(lambda: batches() >= 1 or not driver.is_running(), timeout=120)
+    assert driver.is_running(), driver.wait()
+    assert driver.kill("pyspark.daemon") >= 1
+    eventually_sync(lambda: batches() >= 3 or not driver.is_running(), timeout=60)
+    assert driver.is_running(), driver.wait()
+    assert driver.kill("CoarseGrainedExecutorBackend") >= 1
+    assert driver.wait()[0] == 0
+    assert seen_once(spark, tmp_path)
+
+
+def test_a_write_killed_midway_and_run_again_adds_every_job_once(
+    spark, server, queue_name, queue, start_driver, write
+):
+    driver = start_driver("jobs")
+    eventually_sync(lambda: queue.counts().waiting > 1_000 or not driver.is_running(), timeout=90)
+    assert driver.is_running(), driver.wait()
+    driver.kill()
+    driver.wait()
+    assert 0 < queue.counts().waiting < JOBS
+
+    write(spark_driver.numbers(spark, JOBS), runId="r")
+    entries = server.client().xrange(QueueKeys(queue_name).stream)
+    numbers = Counter(unpack(decode(fields[b"d"]).payload)["n"] for _, fields in entries)
+    assert numbers == dict.fromkeys(range(JOBS), 1)

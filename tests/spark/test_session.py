@@ -1,0 +1,121 @@
+"""Formats are found, the server can be set once for a session, and no password is shown."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from chasquimq.errors import ConfigError
+from chasquimq.spark import FORMATS, register
+from chasquimq.spark.source import URL_SETTING
+from chasquimq.wire.keys import QueueKeys
+from tests.support.spark import SMALL, SPARK_MARKS
+
+pytestmark = SPARK_MARKS
+
+ROOT = Path(__file__).parents[2]
+
+UNREGISTERED = """
+import json, sys
+from pyspark.sql import SparkSession
+builder = SparkSession.builder
+for name, value in json.loads(sys.argv[1]).items():
+    builder = builder.config(name, value)
+spark = builder.getOrCreate()
+url, queue = sys.argv[2:]
+jobs = spark.range(3).write.format("chasquimq").option("redis_url", url).option("queue", queue)
+jobs.mode("append").save()
+frames = {}
+for name in ["events", "jobs", "delayed", "dlq", "schedules", "results"]:
+    frame = spark.read.format("chasquimq_" + name).option("redis_url", url).option("queue", queue)
+    frames[name] = frame.load()
+print(json.dumps([frames["jobs"].count(), {name: frames[name].columns[1] for name in frames}]))
+"""
+
+
+def test_formats_are_found_by_name_wherever_the_package_is_installed(spark, server, queue_name):
+    """In a session of its own, where nobody registered anything."""
+    command = [sys.executable, "-c", UNREGISTERED, json.dumps(SMALL), server.url, queue_name]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True)
+    count, second_columns = json.loads(done.stdout.splitlines()[-1])
+    assert count == 3
+    assert second_columns == {
+        "events": "entry_id", "jobs": "entry_id", "delayed": "job_id", "dlq": "dlq_id",
+        "schedules": "key", "results": "job_id",
+    }  # fmt: skip
+
+
+def test_every_format_has_a_module_by_which_it_is_found():
+    modules = {path.stem.removeprefix("pyspark_") for path in ROOT.glob("src/pyspark_*.py")}
+    assert modules == set(FORMATS)
+
+
+@pytest.fixture
+def url_set(spark):
+    """`url_set(url)`: the session's server; taken back after the test."""
+
+    def set_url(url):
+        spark.conf.set(URL_SETTING, url)
+        register(spark)
+
+    yield set_url
+    spark.conf.unset(URL_SETTING)
+    register(spark)
+
+
+def test_the_server_can_be_set_for_the_session(spark, server, queue_name, url_set):
+    server.client().xadd(QueueKeys(queue_name).events, {"e": "waiting"})
+    url_set(server.url)
+    frame = spark.read.format("chasquimq_events").option("queue", queue_name).load()
+    assert frame.count() == 1
+
+
+def test_a_setting_that_is_no_url_is_refused_without_showing_it(url_set):
+    with pytest.raises(ConfigError, match=re.escape(URL_SETTING)) as refused:
+        url_set("redis://:hush@host:port")
+    assert "hush" not in str(refused.value)
+
+
+def test_no_plan_log_or_progress_shows_a_password(spark, start_server, tmp_path, capfd, queue_name):
+    own = start_server("valkey")
+    own.client().config_set("requirepass", "hush-hush")
+    url = own.url.replace("//", "//:hush-hush@")
+    options = {"redis_url": url, "queue": queue_name}
+    spark.sparkContext.setLogLevel("INFO")
+    try:
+        spark.range(3).write.format("chasquimq").options(**options).mode("append").save()
+        frame = spark.read.format("chasquimq_events").options(**options).load()
+        assert frame.count() == 3
+        frame.explain(mode="extended")
+        frame.explain(mode="formatted")
+        query = (
+            spark.readStream.format("chasquimq_events")
+            .options(**options, startingOffsets="earliest")
+            .load()
+            .writeStream.format("noop")
+            .option("checkpointLocation", str(tmp_path))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        query.explain(extended=True)
+        progress = str(query.lastProgress)
+    finally:
+        spark.sparkContext.setLogLevel(SMALL["spark.log.level"])
+    shown = capfd.readouterr()
+    assert "chasquimq_events" in shown.out
+    written = "".join(path.read_text() for path in tmp_path.rglob("[0-9m]*") if path.is_file())
+    assert "hush-hush" not in shown.out + shown.err + progress + written
+
+
+def test_a_password_in_the_setting_is_hidden_from_sparks_pages(spark, url_set):
+    secret = "redis://:hush-hush@127.0.0.1:1"  # noqa: S105 -- nobody's
+    url_set(secret)
+    redacted = spark._jvm.org.apache.spark.util.Utils.redact(  # noqa: SLF001 -- what the pages use
+        spark.sparkContext._jsc.sc().conf(),  # noqa: SLF001
+        spark._jvm.PythonUtils.toSeq([spark._jvm.scala.Tuple2(URL_SETTING, secret)]),  # noqa: SLF001
+    )
+    assert "hush-hush" not in redacted.toString()

@@ -1,0 +1,44 @@
+"""What tests of Spark share: their marks, and the settings of a small session."""
+
+import os
+import shutil
+
+import pytest
+
+from chasquimq.spark.java import OLDEST_JAVA, java_version
+
+SPARK_MARKS = [
+    pytest.mark.spark,
+    # One process runs them all, because they share one session.
+    pytest.mark.xdist_group("spark"),
+    # What differs between servers is tested below Spark, on all of them.
+    pytest.mark.servers("valkey"),
+    pytest.mark.timeout(240),
+]
+
+SMALL = {
+    # Two tasks at a time, each tried up to twice.
+    "spark.master": "local[2,2]",
+    "spark.driver.memory": "512m",
+    # Compiles little and collects simply: starts in half the time, on half the memory.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.pollingDelay": "20ms",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.log.level": "OFF",
+}
+
+
+def why_no_java() -> str | None:
+    """Why Spark cannot start here, None if it can."""
+    home = os.environ.get("JAVA_HOME")
+    java = f"{home}/bin/java" if home else shutil.which("java")
+    if java is None:
+        return f"Spark needs Java {OLDEST_JAVA} or newer, and there is none"
+    version = java_version(java)
+    if version is None or version < OLDEST_JAVA:
+        return f"Spark needs Java {OLDEST_JAVA} or newer, and {java} is {version}"
+    return None

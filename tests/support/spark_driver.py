@@ -1,0 +1,58 @@
+"""A Spark driver in a process of its own, to be killed: `python spark_driver.py '{...}'`.
+
+`events`: stream the events of a queue into a folder, in small batches. `jobs`: write numbers as
+jobs of a queue, slowly, under a run id.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+from pyspark.sql import DataFrame, SparkSession
+
+from chasquimq.spark import session
+
+
+def main(told: dict[str, str], config: dict[str, str]) -> None:
+    """Do what was told until it is done, or until the end of this process."""
+    spark = session("killed", config)
+    options = {"redis_url": told["url"], "queue": told["queue"]}
+    if told["what"] == "jobs":
+        frame = numbers(spark, int(told["rows"]), slowly)
+        frame.write.format("chasquimq").options(**options, runId="r", chunkRows="50").mode(
+            "append"
+        ).save()
+        return
+    events = spark.readStream.format("chasquimq_events").options(
+        **options, startingOffsets="earliest", maxOffsetsPerTrigger="500"
+    )
+    query = (
+        events.load()
+        .writeStream.format("parquet")
+        .option("path", told["lake"])
+        .option("checkpointLocation", told["checkpoint"])
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+
+
+def numbers(
+    spark: SparkSession, count: int, pace: Callable[[Iterable[int]], Iterable[int]] = iter
+) -> DataFrame:
+    """A table of so many numbers, the same each time, in two parts."""
+    rows = spark.sparkContext.parallelize(range(count), 2).mapPartitions(pace)
+    return spark.createDataFrame(rows.map(lambda number: (number,)), "n long")
+
+
+def slowly(rows: Iterable[int]) -> Iterator[int]:
+    """Numbers, at such a pace that somebody can come in between."""
+    for number in rows:
+        if number % 100 == 0:
+            time.sleep(0.05)
+        yield number
+
+
+if __name__ == "__main__":
+    main(*json.loads(sys.argv[1]))
