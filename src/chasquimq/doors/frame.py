@@ -10,7 +10,7 @@ from chasquimq.arguments import JobDefaults
 from chasquimq.broker.call import Steps
 from chasquimq.engine.producing import Producing
 from chasquimq.engine.sender import Sender, SyncSender
-from chasquimq.job import ResultSource
+from chasquimq.job import JobQueue
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ class Frame:
         """Whether `close` was called."""
         return self._is_closed
 
-    def _source(self) -> ResultSource | None:
+    def _source(self) -> JobQueue | None:
         """Whom a job that this queue returns may ask for more; None if it cannot."""
         return None
 
