@@ -207,6 +207,8 @@ class ConsumerConfig:
             _require_counts(self, "rate_limit_max", least=1)
         if self.rate_limit_scope not in RATE_LIMIT_SCOPES:
             _refuse("rate_limit_scope", self.rate_limit_scope, "one of queue, worker")
+        _require_text(self, "queue_name")
+        _require_sink(self.metrics)
         if not self.group or not self.consumer_id:
             _refuse("group and consumer_id", (self.group, self.consumer_id), "non-empty text")
         if isinstance(self.shutdown_deadline_secs, timedelta):
@@ -297,6 +299,18 @@ def _require_counts(config: object, *names: str, least: int = 0) -> None:
             _refuse(name, value, "non-negative")
         elif value < least:
             _refuse(name, value, f"{least} or more")
+
+
+def _require_text(config: object, name: str) -> None:
+    value = getattr(config, name)
+    if not isinstance(value, str) or not value:
+        _refuse(name, value, "non-empty text")
+
+
+def _require_sink(metrics: object) -> None:
+    # One of its methods stands for all: a sink may have the shape without the base.
+    if not callable(getattr(metrics, "job_outcome", None)):
+        _refuse("metrics", metrics, "a sink, with the methods of MetricsSink")
 
 
 def _refuse(name: str, value: object, rule: str) -> None:

@@ -22,7 +22,7 @@ from chasquimq.handling import Handler, adapted, checked_handler
 from chasquimq.listeners import Listener, Listeners
 from chasquimq.metrics import NO_METRICS, MetricsSink
 from chasquimq.monitor import Watched, monitor
-from chasquimq.tracing import Tracer
+from chasquimq.tracing import Tracer, checked_tracer
 
 log = logging.getLogger("chasquimq.worker")
 
@@ -122,7 +122,7 @@ class Worker:
             reconnect_max_attempts=reconnect_max_attempts,
             client_name=f"chasquimq-worker-{self._config.consumer_id}",
         )
-        self._tracing = tracing
+        self._tracing = checked_tracer(tracing)
         self._handle_signals = handle_signals
         self._was_signalled = False
         self._running: asyncio.Task[None] | None = None

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from chasquimq import BackoffSpec, ConfigError, ConnectionFailedError, Queue, QueueEvents, SyncQueue
 from chasquimq import Worker as WorkerClass
 from chasquimq.arguments import delay_of, retry_of
+from chasquimq.config import ConsumerConfig
 from tests.api.conftest import NOWHERE
 
 HOUR = timedelta(hours=1)
@@ -325,3 +326,28 @@ def test_a_backoff_is_a_number_a_dict_or_a_spec(backoff, same):
 async def awaited(value):
     """The value itself, of either door; a `SyncQueue` has no server here to be slow with."""
     return await value if hasattr(value, "__await__") else value
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: WorkerClass("q", print, tracing=5),
+        lambda: Queue("q", tracing=5),
+        lambda: SyncQueue("q", tracing=5),
+    ],
+)
+def test_what_is_no_tracer_is_refused_by_name(make):
+    with pytest.raises(TypeError, match="tracing must be a tracer, got 5"):
+        make()
+
+
+def test_what_is_no_sink_or_no_queue_is_refused_by_name():
+    with pytest.raises(ConfigError, match="metrics must be a sink"):
+        WorkerClass("q", print, metrics=5)
+    with pytest.raises(ConfigError, match="queue_name must be non-empty text; got None"):
+        ConsumerConfig(queue_name=None)
+
+
+def test_drain_takes_yes_or_no():
+    with pytest.raises(TypeError, match="delayed must be True or False, got 'yes'"):
+        SyncQueue("q").drain("yes")

@@ -6,7 +6,6 @@ import pytest
 
 from chasquimq.broker import stream
 from chasquimq.broker.stream import Delivery
-from chasquimq.errors import ServerReplyError
 from tests.support.broker_builders import an_entry, an_envelope
 from tests.support.eventually import eventually_sync
 from tests.support.raw_queue import GROUP, Held
@@ -95,6 +94,18 @@ def test_an_entry_that_was_delivered_before_keeps_its_place_and_its_count(
     assert delivery.deliveries == 2
 
 
+def test_without_memory_the_entry_keeps_its_place_and_is_claimed_uncounted(
+    run, raw, hand_back, claim, without_memory
+):
+    (entry_id,) = raw.delivered("c1", an_entry("j1"))
+    with without_memory():
+        assert run(hand_back(a_delivery(entry_id))) == 1
+
+    assert raw.held() == [Held(entry_id, "c1", 0)]
+    (delivery,) = run(claim("c2"))
+    assert (delivery.entry_id, delivery.deliveries) == (entry_id, 0)
+
+
 # --- others wait
 
 
@@ -177,18 +188,3 @@ def test_nothing_to_hand_back_is_nothing_done(run, raw, hand_back):
 
     assert run(hand_back()) == 0
     assert raw.everything() == before
-
-
-def test_without_memory_nothing_is_lost_and_the_same_call_works_later(
-    run, raw, hand_back, without_memory
-):
-    (entry_id,) = raw.delivered("c1", an_entry("j1"))
-    before = raw.everything()
-    call = hand_back(a_delivery(entry_id))
-    with without_memory(), pytest.raises(ServerReplyError) as refused:
-        run(call)
-    assert refused.value.kind == "OOM"
-    assert raw.everything() == before
-
-    assert run(call) == 1
-    assert raw.stream() == [an_entry("j1")]

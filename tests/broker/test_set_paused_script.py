@@ -51,3 +51,10 @@ def test_readers_that_block_on_the_bell_hear_every_resume(raw, keys, set_paused)
         assert rung > heard
         heard = rung
         assert 0 < raw.client.ttl(keys.resumed) <= 10
+
+
+def test_without_memory_a_paused_queue_goes_on_all_the_same(run, keys, set_paused, without_memory):
+    set_paused(paused=True, telling=SILENT)
+    with without_memory():
+        assert set_paused(paused=False) is True
+    assert run(pause.is_paused(keys)) is False

@@ -1,7 +1,10 @@
 """Progress and log lines: stored when awaited, and in any case before the job is settled."""
 
+# ruff: noqa: SLF001 -- that a note is on its way is seen only inside
+
 import asyncio
 import logging
+import threading
 
 import pytest
 
@@ -9,7 +12,7 @@ from chasquimq import ChasquiError, ShutdownError
 from chasquimq.engine.scribe import CUT_MARK
 from chasquimq.metrics import JobOutcome
 from tests.support.eventually import eventually
-from tests.support.scene import soon
+from tests.support.scene import Scene, soon
 
 
 def progress_of(scene, job):
@@ -235,3 +238,40 @@ async def test_a_discarded_run_that_succeeds_completes(scene):
     async with scene.working(handler) as sink:
         assert (await sink.next(JobOutcome)).kind == "ok"
     assert scene.is_empty()
+
+
+async def test_no_note_waits_for_ever_when_a_worker_is_cut_off_from_its_server(
+    server, start_server, queue_name
+):
+    scene = Scene(start_server(), queue_name)
+    first, second, answers = threading.Event(), threading.Event(), []
+
+    def handler(job):
+        notes = []
+        for progress, may_begin in enumerate((first, second)):
+            may_begin.wait(10)
+            notes.append(job.update_progress(progress))
+        for note in notes:
+            try:
+                answers.append(note.wait(10))
+            except ShutdownError as error:
+                answers.append(type(error))
+
+    worker = scene.worker(handler, run_scheduler=False, delayed_enabled=False)
+    running = asyncio.create_task(worker.run())
+    await scene.queue.add("n", 1)
+    await eventually(lambda: scene.events("active"))
+    crew = worker._crew
+    scene.server.pause()
+    try:
+        first.set()
+        await eventually(lambda: crew._main._link._pending)
+        second.set()
+        await eventually(lambda: len(crew._teller.gatherer))
+        await worker.close(force=True)
+        await soon(running)
+        await eventually(lambda: len(answers) == 2)
+    finally:
+        scene.server.resume()
+    assert answers == [ShutdownError, ShutdownError]
+    await scene.queue.close()

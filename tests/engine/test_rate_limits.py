@@ -8,7 +8,7 @@ from chasquimq import ChasquiError, RateLimitError
 from chasquimq.clock import SYSTEM_CLOCK
 from chasquimq.metrics import JobOutcome, RateLimited, RetryScheduled
 from tests.support.eventually import eventually
-from tests.support.scene import running, soon
+from tests.support.scene import Scene, running, soon
 from tests.support.sink import RecordingSink
 
 # So slow that no token comes back while a test runs.
@@ -244,3 +244,21 @@ def test_the_error_knows_its_time_wants_a_good_one_and_travels():
     for wrong in (0, -1, 1.5, True):
         with pytest.raises(ValueError, match="retry_after_ms"):
             RateLimitError(retry_after_ms=wrong)
+
+
+async def test_a_server_out_of_memory_is_emptied_within_the_limit_of_each_worker(
+    server, start_server, queue_name, caplog
+):
+    scene = Scene(start_server(), queue_name)
+    handler, begun = instants()
+    await add(scene, 20)
+    scene.client.xgroup_create(scene.keys.stream, "default", "0")
+    scene.client.config_set("maxmemory", 1)
+    limit = {"rate_limit_max": 10, "rate_limit_duration_ms": 200}
+    started = now_ms()
+    async with scene.working(handler, **limit, delayed_enabled=False) as sink:
+        await sink.take(JobOutcome, 20)
+    assert begun[-1] - started >= 198
+    assert scene.is_empty()
+    assert "cannot count jobs" in caplog.text
+    await scene.queue.close()

@@ -27,11 +27,14 @@ def append_log(keys: QueueKeys, job_id: str, line: bytes, *, cap: int, ttl_s: in
     """
     key = keys.log(job_id)
     requests = (
+        # All or nothing: a log whose worker is killed in between would stay for good.
+        command("MULTI"),
         command("XADD", key, "MAXLEN", "~", cap, "*", "line", line),
         command("EXPIRE", key, ttl_s),
         command("XLEN", key),
+        command("EXEC"),
     )
-    return Call(requests, lambda replies: int(all_checked(replies)[-1]))
+    return Call(requests, lambda replies: int(all_checked(all_checked(replies)[-1])[-1]))
 
 
 def _nothing(replies: list[Reply]) -> None:

@@ -49,6 +49,9 @@ class _Upkeep(Frame):
         return self._producing.upkeep.update_data(required_job_id(job_id), pack(data))
 
     def _to_drain(self, *, delayed: bool, dry_run: bool) -> Steps[int]:
+        if not isinstance(delayed, bool):
+            msg = f"delayed must be True or False, got {delayed!r}"
+            raise TypeError(msg)
         return self._producing.clearing.drain(delayed_too=delayed, dry_run=dry_run)
 
     def _to_clean(

@@ -3,9 +3,10 @@
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any
 
 from chasquimq.broker import limits, stream
 from chasquimq.broker.blocking import BlockingConnection
@@ -207,7 +208,7 @@ class Crew:
 
     @property
     def is_held(self) -> bool:
-        """Whether a rate limit keeps jobs from being taken."""
+        """Whether a hold keeps jobs from being taken."""
         return self._gate.is_held
 
     def pause(self) -> None:
@@ -232,12 +233,22 @@ class Crew:
     def _shut(self) -> None:
         """The gate was shut by hand: end the read that is open, give back what waits for a slot."""
         self._executor.nudge()
-        if self._group is not None:
-            is_shut = self._gate.is_shut
-            self._group.create_task(
-                self._reader.unblock(self._main, is_needed=is_shut), name="unblock"
-            )
-            self._group.create_task(self._hand_back(self._reader.take_unstarted()), name="back")
+        is_shut = self._gate.is_shut
+        self._beside(self._reader.unblock(self._main, is_needed=is_shut), name="unblock")
+        self._beside(self._return_unstarted(), name="back")
+
+    async def _return_unstarted(self) -> None:
+        await self._hand_back(self._reader.take_unstarted())
+
+    def _beside(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
+        """Do `work` beside the roles; if they are ending it is done by those who end them."""
+        try:
+            if self._group is not None:
+                self._group.create_task(work, name=name)
+                return
+        except RuntimeError:  # the group is shutting down
+            pass
+        work.close()
 
     @property
     def running(self) -> int:
@@ -292,6 +303,8 @@ class Crew:
             self._executor.cut()
             for gatherer in self._gatherers:
                 gatherer.cut()
+            self.scribe.end()
+            self._teller.abandon()
             await asyncio.to_thread(self._leases.end)
             # The promoter closes its bell itself, unless it is cancelled while it does.
             for owner in (self._reader, self._promoter):

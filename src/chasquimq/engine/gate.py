@@ -83,8 +83,8 @@ class Gate:
 
     @property
     def is_held(self) -> bool:
-        """Whether a rate limit, its own or a hold, keeps this worker from taking jobs."""
-        return self._is_throttled or self.held_ms > 0
+        """Whether a hold keeps this worker from reading; who waits for tokens goes on asking."""
+        return self.held_ms > 0
 
     @property
     def held_ms(self) -> int:

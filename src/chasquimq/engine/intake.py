@@ -5,6 +5,7 @@ pause in the same pipeline. With one by `take.lua`, which cannot block: it spend
 entry it finds and none while it finds nothing, and then we wait for an entry without taking it.
 """
 
+import logging
 from collections.abc import Callable
 from typing import Protocol
 
@@ -16,7 +17,10 @@ from chasquimq.broker.stream import Delivery
 from chasquimq.clock import Clock
 from chasquimq.config import ConsumerConfig
 from chasquimq.engine.bucket import Bucket
+from chasquimq.errors import ServerReplyError
 from chasquimq.wire.keys import QueueKeys
+
+log = logging.getLogger("chasquimq.engine")
 
 # Where a read cannot claim we look for expired leases this often, at most.
 _CLAIM_EVERY_MS = 1_000
@@ -140,7 +144,11 @@ class OpenIntake:
 
 
 class SharedIntake:
-    """Takes within the limit that all workers of the queue share. Fails closed."""
+    """Takes within the limit that all workers of the queue share. Fails closed.
+
+    With one exception: a server out of memory cannot count, and would stay so if nobody took what
+    fills it. Then each worker keeps the limit by itself.
+    """
 
     def __init__(
         self,
@@ -156,9 +164,28 @@ class SharedIntake:
         self._config = config
         self._limit = limit
         self._claims = _Claims(config, clock)
+        bucket = Bucket(limit.most, limit.duration_ms, now_us=clock.monotonic_us())
+        self._alone = OpenIntake(connection, keys, config, clock, bucket)
+        self._is_alone = False
 
     async def take(self, room: int, *, block_ms: int, may_go_on: Callable[[], bool]) -> Taken:
         """At most `room` entries; if there are none, wait for one and take none."""
+        try:
+            taken = await self._take(room, block_ms=block_ms, may_go_on=may_go_on)
+        except ServerReplyError as error:
+            if error.kind != "OOM":
+                raise
+            if not self._is_alone:
+                log.warning("the server is out of memory and cannot count jobs: this worker keeps "
+                            "the rate limit of queue %s by itself", self._keys.name,
+                            extra={"queue": self._keys.name})  # fmt: skip
+            self._is_alone = True
+            soon_ms = min(block_ms, self._claims.every_ms)
+            return await self._alone.take(room, block_ms=soon_ms, may_go_on=may_go_on)
+        self._is_alone = False
+        return taken
+
+    async def _take(self, room: int, *, block_ms: int, may_go_on: Callable[[], bool]) -> Taken:
         taken = await self._connection.run(
             limits.take(
                 self._keys,
@@ -183,6 +210,7 @@ class SharedIntake:
     def look_again(self) -> None:
         """Look for expired leases with the next read."""
         self._claims.look_again()
+        self._alone.look_again()
 
     async def _claiming(self) -> Claiming:
         server = self._connection.server or await self._connection.ready()

@@ -6,6 +6,7 @@ not sent yet, a turn of the event loop's worth.
 """
 
 import asyncio
+import logging
 import threading
 from typing import Any, Self, TypeVar
 
@@ -20,6 +21,7 @@ from chasquimq.errors import ShutdownError
 from chasquimq.wire.event import EventName, event_fields
 from chasquimq.wire.keys import QueueKeys
 
+log = logging.getLogger("chasquimq.engine")
 T = TypeVar("T")
 
 CUT_MARK = b" [cut]"
@@ -108,6 +110,8 @@ class Scribe:
 
     def _hand_on(self, note: Note[Any]) -> None:
         if self._is_over:
+            log.warning("a note of a job was not written: the worker has stopped",
+                        extra={"queue": self._keys.name})  # fmt: skip
             note.end(_too_late())
         else:
             self._teller.note(note)

@@ -24,7 +24,7 @@ from chasquimq.engine.steps import drive, drive_blocking
 from chasquimq.engine.traces import traced_add
 from chasquimq.engine.watcher import Watcher
 from chasquimq.errors import QueueFullError, RedisError, WaitForResultTimeoutError
-from chasquimq.tracing import Tracer
+from chasquimq.tracing import Tracer, checked_tracer
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ class Sender:
         self._options = options or ConnectionOptions()
         self.producing = Producing(config, clock)
         self.producing.is_traced = tracer is not None
-        self._tracer = tracer
+        self._tracer = checked_tracer(tracer)
         self._homes: dict[asyncio.AbstractEventLoop, _Home] = {}
 
     def __repr__(self) -> str:
@@ -269,7 +269,7 @@ class SyncSender:
         self._options = options or ConnectionOptions()
         self.producing = Producing(config, clock)
         self.producing.is_traced = tracer is not None
-        self._tracer = tracer
+        self._tracer = checked_tracer(tracer)
         self._clock = clock
         self._connection = self.sibling()
 

@@ -4,7 +4,6 @@ The events are `active`, `failed`, `drained` and `rate-limited`; notes are what 
 their jobs. They share one line, so that none overtakes another, and what settles a job comes after.
 """
 
-import asyncio
 import logging
 from collections.abc import Sequence
 from typing import Any, TypeAlias, cast
@@ -95,6 +94,7 @@ class Teller:
         """Write a note after everything that was told so far."""
         if len(self.gatherer) >= _MOST_WAITING:
             msg = f"{_MOST_WAITING} events and notes wait for the server: this one was dropped"
+            self._note_drop()
             note.end(ChasquiError(msg))
             return
         self._notes += 1
@@ -107,10 +107,21 @@ class Teller:
     def _has_room(self) -> bool:
         if len(self.gatherer) < _MOST_WAITING:
             return True
+        self._note_drop()
+        return False
+
+    def _note_drop(self) -> None:
         self._dropped += 1
         if self._dropped == 1:
-            log.warning("events are being dropped: the server does not take them")
-        return False
+            log.warning("events and notes are being dropped: the server does not take them",
+                        extra={"queue": self._keys.name})  # fmt: skip
+
+    def abandon(self) -> None:
+        """Give up what waits, and tell those who wait for their notes."""
+        for each in self.gatherer.take_all():
+            if isinstance(each, Note):
+                each.end(_cut_off())
+        self._others = self._notes = 0
 
     async def _flush(self, batch: list[Item]) -> None:
         # Nothing is awaited before the batch is sent: who hurries this line relies on that.
@@ -128,18 +139,16 @@ class Teller:
         notes = [each for each in batch if isinstance(each, Note)]
         self._notes -= len(notes)
         calls = [each.call if isinstance(each, Note) else self._told([each]) for each in batch]
+        answers: list[Any] = [_cut_off()] * len(notes)
         try:
-            answers = await self._answers(calls)
-            if any(isinstance(each, OutcomeUnknownError) for each in answers):
+            told = await self._answers(calls)
+            if any(isinstance(each, OutcomeUnknownError) for each in told):
                 # Events are never sent twice, so the batch was not. A line that stands there twice
                 # is better than none.
                 answers = await self._answers([note.call for note in notes])
             else:
-                pairs = zip(batch, answers, strict=True)
+                pairs = zip(batch, told, strict=True)
                 answers = [answer for each, answer in pairs if isinstance(each, Note)]
-        except asyncio.CancelledError:
-            answers = [ShutdownError("the worker was cut off while it wrote this")] * len(notes)
-            raise
         finally:
             for note, answer in zip(notes, answers, strict=True):
                 note.end(answer)
@@ -160,6 +169,10 @@ class Teller:
     def _told(self, batch: Sequence[Any]) -> Call[None]:
         fields = [_fields(each) if isinstance(each, Started) else each for each in batch]
         return events.append(self._keys, fields, cap=self._cap)
+
+
+def _cut_off() -> ShutdownError:
+    return ShutdownError("the worker was cut off before this was written")
 
 
 def _fields(started: Started) -> list[bytes]:

@@ -21,8 +21,9 @@ for at = entries_from, #ARGV, 3 do
   local held = redis.call('XPENDING', stream, group, entry_id, entry_id, 1)
   if #held == 1 and held[1][2] == consumer then
     local entry = redis.call('XRANGE', stream, entry_id, entry_id)[1]
-    if entry and not has_backlog and ARGV[at + 2] == '1' then
-      redis.call('XADD', stream, '*', unpack(entry[2]))
+    -- A server without memory refuses a new entry: then nobody is woken, and who looks claims it.
+    if entry and not has_backlog and ARGV[at + 2] == '1'
+        and type(redis.pcall('XADD', stream, '*', unpack(entry[2]))) == 'string' then
       redis.call('XACK', stream, group, entry_id)
       redis.call('XDEL', stream, entry_id)
     else

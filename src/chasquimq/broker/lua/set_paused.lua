@@ -5,10 +5,11 @@
 -- RETURN  1 changed, 0 it was so already
 -- wanted 1 = pause, 0 = go on. The key holds the time of the pause, for people; only its being counts.
 -- resumed is the bell on which paused readers block. A queue that was not paused rings it too: somebody
--- may have deleted the key by hand.
+-- may have deleted the key by hand. Without memory the pause ends all the same, only the bell is mute.
 local is_paused = redis.call('EXISTS', paused) == 1
 if wanted ~= '1' then
-  redis.call('XADD', resumed, 'MAXLEN', 1, '*', 'e', 'resumed')
+  redis.call('DEL', paused)
+  redis.pcall('XADD', resumed, 'MAXLEN', 1, '*', 'e', 'resumed')
   redis.call('EXPIRE', resumed, 10)
 end
 if is_paused == (wanted == '1') then return 0 end
@@ -17,7 +18,6 @@ if wanted == '1' then
   redis.call('SET', paused, ts_ms)
   told = {'e', 'paused', 'id', '', 'ts', ts_ms}
 else
-  redis.call('DEL', paused)
   told = {'e', 'resumed', 'id', '', 'ts', ts_ms}
 end
 if events_cap ~= '0' then
