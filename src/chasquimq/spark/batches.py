@@ -4,13 +4,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 Columns: TypeAlias = Mapping[str, Sequence[Any]]
 """Values by column; our times are epoch milliseconds. User data can be anything."""
 
+_MS = pa.int64()
 _US_PER_MS = 1_000
+_LAST_MS = (1 << 63) // _US_PER_MS
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
@@ -26,16 +29,31 @@ def batch(schema: pa.Schema, columns: Columns) -> pa.RecordBatch:
 
 
 def _array(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
-    if isinstance(values, pa.Array):
-        return values if values.type == kind else values.cast(kind)
-    if pa.types.is_timestamp(kind) and all(each is None or type(each) is int for each in values):
-        micros = [None if each is None else each * _US_PER_MS for each in values]
-        return pa.array(micros, pa.int64()).cast(kind)
+    if pa.types.is_timestamp(kind) and _are_ms(values):
+        return _instants(values, kind)
     try:
-        return pa.array(values, kind)
+        return values.cast(kind) if isinstance(values, pa.Array) else pa.array(values, kind)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        if isinstance(values, pa.Array):
+            values = values.to_pylist()
         # One value that does not fit must not cost the others: it alone becomes null.
         return pa.array([_fitting(kind, each) for each in values], kind)
+
+
+def _are_ms(values: Sequence[Any]) -> bool:
+    if isinstance(values, pa.Array):
+        return bool(pa.types.is_integer(values.type))
+    return all(each is None or type(each) is int for each in values)
+
+
+def _instants(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Instants of epoch milliseconds; null for one that is beyond what a timestamp can be."""
+    if isinstance(values, pa.Array):
+        ms = values.cast(pa.int64())
+    else:
+        ms = pa.array([each if each is None or each < _LAST_MS else None for each in values], _MS)
+    in_reach = pc.if_else(pc.less(pc.abs(ms), _LAST_MS), ms, pa.scalar(None, _MS))
+    return pc.multiply(in_reach, _US_PER_MS).cast(kind)
 
 
 def _fitting(kind: pa.DataType, value: object) -> object:

@@ -28,7 +28,6 @@ _NUMBERS = {
     b"progress": "progress",
 }
 _FIELDS = _TEXTS | _NUMBERS
-_TIMES = frozenset({"event_at", "created_at"})
 _ALL = ("queue", "entry_id", "entry_at", "entry_seq", *_FIELDS.values(), "lost", "headers")
 _INT64_MAX = (1 << 63) - 1
 
@@ -51,8 +50,7 @@ def event_columns(queue: str, page: Sequence[Entry], wanted: frozenset[str]) -> 
     }
     for key, name in _NUMBERS.items():
         if name in wanted:
-            numbers = _numbers(found[key])
-            columns[name] = numbers.to_pylist() if name in _TIMES else numbers
+            columns[name] = _numbers(found[key])
     if wanted & {"entry_id", "entry_at", "entry_seq"}:
         columns |= _ids([entry_id for entry_id, _ in page])
     columns["queue"] = [queue] * size
@@ -68,7 +66,7 @@ def loss_columns(queue: str, loss: Loss) -> Columns:
     row |= {
         "queue": queue,
         "entry_id": str(loss.after),
-        "entry_at": min(loss.after.ms, _INT64_MAX // 1_000),
+        "entry_at": loss.after.ms,
         "entry_seq": min(loss.after.seq, _INT64_MAX),
         "event": DATA_LOSS,
         "reason": loss.describe(queue),
@@ -78,11 +76,11 @@ def loss_columns(queue: str, loss: Loss) -> Columns:
 
 
 def _ids(raw: list[bytes]) -> dict[str, Sequence[object]]:
-    parts = [each.split(b"-") for each in raw]
+    parts = [each.partition(b"-") for each in raw]
     return {
         "entry_id": _texts(raw),
-        "entry_at": [int(ms) for ms, _ in parts],
-        "entry_seq": [min(int(seq), _INT64_MAX) for _, seq in parts],
+        "entry_at": _numbers([ms for ms, _, _ in parts]),
+        "entry_seq": _numbers([seq for _, _, seq in parts]),
     }
 
 

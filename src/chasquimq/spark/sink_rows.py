@@ -154,7 +154,7 @@ class JobMaker:
         else:
             self._seen.add(digest)
         # Not the shape of a ULID, whose first characters would be read as a time.
-        return "s-" + base64.b32encode(digest).decode()
+        return "s-" + base64.urlsafe_b64encode(digest).decode()
 
     def _retry(self, attempts: int | None, backoff: object) -> RetryOverride | None:
         if attempts is None and backoff is None:

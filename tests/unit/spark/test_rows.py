@@ -23,10 +23,14 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from chasquimq.spark import schemas
+from chasquimq.spark.batches import arrow_schema, batch
 from chasquimq.spark.data import as_json, shaped
+from chasquimq.spark.event_rows import event_columns, loss_columns
+from chasquimq.spark.offsets import Loss
 from chasquimq.spark.options import SinkOptions, read_options
 from chasquimq.spark.sink_rows import JobMaker, layout
-from chasquimq.wire.ids import ulid_time_ms
+from chasquimq.wire.ids import StreamId, ulid_time_ms
 
 OPTIONS = read_options(SinkOptions, {"queue": "q", "redis_url": "redis://h:1"})
 SCHEMA = StructType([StructField("name", StringType()), StructField("n", LongType())])
@@ -99,3 +103,17 @@ def test_a_value_takes_the_type_asked_for_or_is_null_there(value, kind, as_type)
 )
 def test_anything_a_payload_can_hold_is_json(value, text):
     assert as_json(value) == text
+
+
+def test_events_with_numbers_beyond_every_column_are_still_rows():
+    huge = str((1 << 64) - 1).encode()
+    fields = [b"e", b"x", b"ts", huge, b"attempt", str(1 << 40).encode(), b"wait_ms", huge]
+    page = [(huge + b"-" + huge, fields), (b"5-1", [b"e", b"y", b"ts", b"7", b"attempt", b"2"])]
+    schema = arrow_schema(schemas.struct(schemas.EVENTS))
+    odd, even = batch(schema, event_columns("q", page, frozenset(schema.names))).to_pylist()
+    assert [odd[name] for name in ("entry_at", "entry_seq", "event_at", "attempt", "wait_ms")] == [
+        None
+    ] * 5
+    assert (even["event_at"], even["attempt"]) == (datetime.fromtimestamp(0.007, UTC), 2)
+    [gap] = batch(schema, loss_columns("q", Loss(StreamId.MAX, "gone"))).to_pylist()
+    assert (gap["event"], gap["entry_at"]) == ("data-loss", None)
