@@ -64,9 +64,7 @@ def checked_tracer(tracer: Tracer | None) -> Tracer | None:
     """The same tracer, if it has the methods of one."""
     for method in ("adding", "running"):
         if tracer is not None and not callable(getattr(tracer, method, None)):
-            msg = (
-                f"tracing must be a tracer, got {tracer!r}, without {method!r}: see metrics.md"
-            )
+            msg = f"tracing must be a tracer, got {tracer!r}, without {method!r}: see metrics.md"
             raise TypeError(msg)
     return tracer
 
