@@ -73,6 +73,13 @@ SAYS = {
         r'"status": "ready"',
         r"the slowest took (?:9|\d\d)\d ms",
     ],
+    "pipeline.py": [
+        r"44 events; again: 0",
+        r"\{'name': 'ship', 'completed': 8, 'dead': 4, 'slo_burn': [\d.]+\}",
+        r"a report of \d+ kB",
+        r"4 dead letters: order # has no address",
+        r"replayed: 4",
+    ],
     "progress_and_logs.py": [
         r"the log has 4 lines",
         r"book: 100 %",
@@ -172,7 +179,7 @@ SUMMARY = re.compile(r"^ *(\w+) +(\d+) +(\d+) +(\d+) +(\d+) +(\d+) +(\d+) +\d+ m
 
 
 def test_the_demo_without_a_terminal_prints_lines_and_a_table_that_adds_up():
-    done = run("examples/demo.py")
+    done = run("examples/demo.py", "--no-report")
     assert (done.returncode, done.stderr) == (0, "")
     assert "\x1b" not in done.stdout
     assert re.search(r"\d s  waiting +\d+  active +\d+  delayed +\d+  completed +\d+", done.stdout)
@@ -191,7 +198,7 @@ def test_the_demo_without_a_terminal_prints_lines_and_a_table_that_adds_up():
 def test_the_demo_on_a_terminal_draws_a_live_display():
     shown, screen = pty.openpty()
     with subprocess.Popen(
-        [sys.executable, "examples/demo.py"],
+        [sys.executable, "examples/demo.py", "--no-report"],
         cwd=ROOT,
         env=environment(TERM="xterm-256color", COLUMNS="80", LINES="30"),
         stdin=subprocess.DEVNULL,

@@ -29,6 +29,10 @@ SMALL = {
     "spark.sql.streaming.pollingDelay": "20ms",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.log.level": "OFF",
+    # For a handful of rows compiling a plan, and noting where it was made, is most of the time.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 
 

@@ -48,7 +48,7 @@ def rows_of(table: Table, all_periods: DataFrame) -> DataFrame:
 
 
 def in_scope(at: str, hours: Scope) -> Column:
-    """Whether a fact of an instant is of a scope: of its hours if it is for minutes, else its days."""
+    """Whether a fact of an instant is in a scope: in its hours if for minutes, else its days."""
     instant, queue = F.col(at), F.col("queue")
     of_hour, of_day = (
         hours.holds(queue, instants.hour(instant)),

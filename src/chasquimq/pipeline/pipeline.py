@@ -9,18 +9,21 @@ or by hand, is done to the same result.
 import json
 import re
 from collections.abc import Callable, Sequence
-from datetime import date
+from datetime import UTC, date, datetime
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
 from pyspark.sql.streaming.query import StreamingQuery
 
+from chasquimq.clock import SYSTEM_CLOCK
 from chasquimq.errors import ChasquiError, ConfigError, DataLossError, RedisError
 from chasquimq.pipeline.lake import Lake
+from chasquimq.pipeline.report import page
 from chasquimq.pipeline.scope import EVERYTHING
 from chasquimq.pipeline.slo import Slo
 from chasquimq.pipeline.steps import Done, Steps, touched
+from chasquimq.pipeline.summary import Summary, summary
 from chasquimq.pipeline.tables import BRONZE, TABLES
 from chasquimq.spark import session
 
@@ -116,6 +119,16 @@ class Pipeline:
             F.col("day").between(_a_day(first_day, "0001-01-01"), _a_day(last_day, "9999-12-31"))
         )
         return steps.rebuild(self._lake, touched(chosen), chosen)
+
+    def summary(self, queues: Sequence[str] = ()) -> Summary:
+        """What a report tells, as plain values; of all queues if none is named."""
+        return summary(self, tuple(queues))
+
+    def report(self, queues: Sequence[str] = (), *, title: str = "What the queues did") -> str:
+        """The report: one page of HTML that loads nothing."""
+        made_at = SYSTEM_CLOCK.now_ms() // 1_000
+        shown = datetime.fromtimestamp(made_at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        return page(self.summary(queues), title=title, made_at=shown)
 
     def _options(
         self,

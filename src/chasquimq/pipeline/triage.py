@@ -5,7 +5,6 @@ Grouping is done by Spark over `chasquimq_dlq`; what changes a queue goes throug
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Literal
 
 from pyspark.errors import AnalysisException, ParseException
@@ -37,8 +36,9 @@ class Group:
     """The innermost of the traceback, innermost first."""
     error_fingerprint: str | None
     """The one that the pipeline's tables have, which know neither types nor tracebacks."""
-    first_at: datetime | None
-    last_at: datetime | None
+    first_ms: int | None
+    last_ms: int | None
+    """When the first and the last of them were given up, epoch ms."""
     samples: tuple[str, ...]
     """Some of the errors as they were."""
     ids: tuple[str, ...]
@@ -159,8 +159,8 @@ def grouped(letters: DataFrame) -> DataFrame:
             F.max("message").alias("message"),
             F.max("frames").alias("frames"),
             F.max("error_fingerprint").alias("error_fingerprint"),
-            F.min("failed_at").alias("first_at"),
-            F.max("failed_at").alias("last_at"),
+            F.unix_millis(F.min("failed_at")).alias("first_ms"),
+            F.unix_millis(F.max("failed_at")).alias("last_ms"),
             F.slice(F.array_sort(F.collect_set("shown_error")), 1, _SAMPLES).alias("samples"),
             some["dlq_id"].alias("ids"),
         )
