@@ -9,7 +9,7 @@ from typing import Any
 from chasquimq.broker.inspect import JobState, Located
 from chasquimq.engine.outcomes import JobResult, OutcomeStatus
 from chasquimq.errors import DecodeError, JobFailedError
-from chasquimq.job import Job, ResultSource
+from chasquimq.job import Job, JobQueue
 from chasquimq.wire.codec import unpack
 
 _STATUS_OF_STATE = {
@@ -26,7 +26,7 @@ def outcome_of(located: Located) -> JobResult:
     return JobResult(status, reason=located.reason, error=located.error)
 
 
-def stored_job(located: Located, source: ResultSource | None = None) -> Job | None:
+def stored_job(located: Located, source: JobQueue | None = None) -> Job | None:
     """A `Job` from what was found of it; None if its data is not in the queue.
 
     `source` is the queue that the job may ask more of.
@@ -39,7 +39,7 @@ def stored_job(located: Located, source: ResultSource | None = None) -> Job | No
     return Job(envelope.id, located.name, data, attempt, envelope.created_at_ms, _queue=source)
 
 
-def stored_jobs(found: Iterable[Located], source: ResultSource | None) -> list[Job]:
+def stored_jobs(found: Iterable[Located], source: JobQueue | None) -> list[Job]:
     """Those of many that can be read: one whose data is not MessagePack must not hide the rest."""
     jobs = []
     for located in found:

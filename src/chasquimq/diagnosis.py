@@ -238,11 +238,8 @@ def _stuck(facts: QueueFacts, live: list[Consumer], lease_ms: int) -> Finding:
 def _orphans(orphans: list[str]) -> Iterator[Finding]:
     if orphans:
         text = f"{len(orphans)} consumers belong to workers that are gone: {_some(orphans)}"
-        remedy = (
-            "harmless; killed workers leave them. With nothing pending one may be removed: "
-            "XGROUP DELCONSUMER"
-        )
-        yield _warning("consumers", text, remedy)
+        later = "what they hold is taken over; after an hour the next worker forgets them"
+        yield _ok("consumers", f"{text}; {later}")
 
 
 def _depth(facts: QueueFacts) -> Finding:

@@ -1,7 +1,7 @@
 """`Job`: what a handler receives and what `Queue.add` returns."""
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from chasquimq.engine.admission import Run
 from chasquimq.engine.note import Note
@@ -11,16 +11,12 @@ from chasquimq.errors import ChasquiError
 _FULL = 100
 
 
-class ResultSource(Protocol):
-    """Where a job added by this process can ask for its result."""
+class JobQueue(Protocol):
+    """The queue a job came from, as far as the job needs it."""
 
     async def wait_for_result(self, job_id: str, *, timeout: float, poll_interval: float) -> Any:  # noqa: ANN401
         """Wait until the job has ended."""
         ...
-
-
-class JobQueue(ResultSource, Protocol):
-    """The queue a job came from, as far as the job needs it."""
 
     async def get_job_state(self, job_id: str) -> str:
         """Where the job is."""
@@ -56,7 +52,7 @@ class Job:
     created_at_ms: int = 0
     deduplicated: bool = field(default=False, compare=False)
     """True if `add` found the id taken: the job that is queued is the earlier one, not this."""
-    _queue: ResultSource | None = field(default=None, repr=False, compare=False)
+    _queue: JobQueue | None = field(default=None, repr=False, compare=False)
     progress: int | None = field(default=None, compare=False)
     """The last progress that this object knows of; the stored one is `queue.get_job_progress`."""
     _run: Run | None = field(default=None, repr=False, compare=False)
@@ -195,4 +191,4 @@ class Job:
                 f"or of a SyncQueue; use queue.{method}(job.id)"
             )
             raise ChasquiError(msg)
-        return cast("JobQueue", self._queue)
+        return self._queue

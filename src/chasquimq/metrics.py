@@ -59,6 +59,8 @@ class JobOutcome:
     attempt: int
     handler_duration_us: int
     name: str
+    job_id: str = ""
+    """Ours."""
 
 
 @dataclass(frozen=True, slots=True)

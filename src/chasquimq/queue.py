@@ -10,6 +10,7 @@ from chasquimq.broker.url import parse_url
 from chasquimq.config import Overflow
 from chasquimq.doors.adding import Adding
 from chasquimq.doors.browsing import Browsing
+from chasquimq.doors.frame import one_class
 from chasquimq.doors.letters import Letters
 from chasquimq.doors.results import Results
 from chasquimq.doors.upkeep import Upkeep
@@ -17,6 +18,7 @@ from chasquimq.engine.sender import Sender
 from chasquimq.tracing import Tracer
 
 
+@one_class
 class Queue(Adding, Results, Letters, Upkeep, Browsing):
     """Adds jobs to one queue, answers questions about it, and keeps it in order.
 
@@ -63,7 +65,8 @@ class Queue(Adding, Results, Letters, Upkeep, Browsing):
 
     def __repr__(self) -> str:
         """Show the queue, where it is, and whether it was closed."""
-        return f"<Queue {self.name}{' (closed)' if self._is_closed else ''} {self._sender!r}>"
+        closed = " (closed)" if self._is_closed else ""
+        return f"<Queue {self.name} at {self._sender.place}{closed}>"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """The queue itself: it is shared, so that `dataclasses.asdict(job)` can work."""

@@ -10,6 +10,7 @@ from chasquimq.broker.url import parse_url
 from chasquimq.config import Overflow
 from chasquimq.doors.adding import SyncAdding
 from chasquimq.doors.browsing import SyncBrowsing
+from chasquimq.doors.frame import one_class
 from chasquimq.doors.letters import SyncLetters
 from chasquimq.doors.results import SyncResults
 from chasquimq.doors.upkeep import SyncUpkeep
@@ -17,6 +18,7 @@ from chasquimq.engine.sender import SyncSender
 from chasquimq.tracing import Tracer
 
 
+@one_class
 class SyncQueue(SyncAdding, SyncResults, SyncLetters, SyncUpkeep, SyncBrowsing):
     """Adds jobs to one queue, answers questions about it, from ordinary functions.
 
@@ -62,7 +64,8 @@ class SyncQueue(SyncAdding, SyncResults, SyncLetters, SyncUpkeep, SyncBrowsing):
 
     def __repr__(self) -> str:
         """Show the queue, where it is, and whether it was closed."""
-        return f"<SyncQueue {self.name}{' (closed)' if self._is_closed else ''} {self._sender!r}>"
+        closed = " (closed)" if self._is_closed else ""
+        return f"<SyncQueue {self.name} at {self._sender.place}{closed}>"
 
     def close(self) -> None:
         """Drop the connection. Idempotent; a later call opens another."""

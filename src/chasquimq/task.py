@@ -5,7 +5,8 @@ costs two set comparisons. The convention, which other languages can follow too:
 
 - a task with one parameter called `data` is given the job's data, whatever they are;
 - any other task is given the data, an object, as keyword arguments;
-- a first parameter annotated `Job` is the job itself, and is not part of the data.
+- a first parameter annotated `Job`, or called `job` and not annotated, is the job itself, and not
+  part of the data.
 """
 
 import asyncio
@@ -227,7 +228,7 @@ class Shape:
         ]
         return (
             f"the data of this {name!r} job {' and '.join(problems)}: its task takes "
-            f"{self.signature}; correct the job or the task, then replay"
+            f"{self.signature}; correct the task and replay, or add the job anew"
         )
 
 
@@ -239,7 +240,7 @@ def shape_of(function: Callable[..., object]) -> Shape:
     signature = inspect.signature(function)
     parameters = list(signature.parameters.values())
     annotations = _annotations(function)
-    is_job = [_is_job(annotations.get(each.name, each.annotation)) for each in parameters]
+    is_job = [_is_job(each, annotations) for each in parameters]
     takes_job = bool(is_job) and is_job[0]
     if any(is_job[1:]):
         msg = f"the Job must be the first parameter of {_shown(function)}: move it there"
@@ -284,7 +285,10 @@ def _annotations(function: Callable[..., object]) -> dict[str, Any]:
         return {}
 
 
-def _is_job(annotation: object) -> bool:
+def _is_job(parameter: Parameter, annotations: dict[str, Any]) -> bool:
+    annotation = annotations.get(parameter.name, parameter.annotation)
+    if annotation is Parameter.empty:
+        return parameter.name == "job"
     if isinstance(annotation, str):
         return annotation.rpartition(".")[2] == Job.__name__
     return annotation is Job

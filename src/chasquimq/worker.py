@@ -135,7 +135,7 @@ class Worker:
     def __repr__(self) -> str:
         """Show live state."""
         state = "running" if self.is_running else "closed" if self.is_closed else "not started"
-        return f"<Worker {self.name} {state} {self._crew or ''}>"
+        return f"<Worker {self.name} {state}{f' {self._crew}' if self._crew else ''}>"
 
     @property
     def name(self) -> str:

@@ -104,11 +104,17 @@ async def test_a_first_parameter_annotated_job_is_the_job(app, work):
     def looks_by_itself(job: "Job"):
         return job.data
 
+    @app.task
+    def as_a_handler(job):
+        return job.name
+
     first = await who.add("hello")
     second = await app.queue().add("looks_by_itself", [1, 2])
+    third = await as_a_handler.add()
     assert first.data == {"greeting": "hello"}
     await work()
     assert await app.queue().get_job_result(first.id) == ["hello", first.id, 1]
+    assert await app.queue().get_job_result(third.id) == "as_a_handler"
     assert await app.queue().get_job_result(second.id) == [1, 2]
 
 

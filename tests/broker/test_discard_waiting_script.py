@@ -30,7 +30,7 @@ def test_a_discarded_job_leaves_nothing_and_others_stay(raw, discard):
     before = raw.everything()
 
     assert discard((first, "a")) == [True]
-    gone = {f"{kind}:a" for kind in ("dlid", "didx", "progress", "log", "stalls")}
+    gone = {f"{kind}:a" for kind in ("dlid", "didx", "trace", "progress", "log", "stalls")}
     left = {name: value for name, value in before.items() if name not in gone}
     assert raw.everything() == left | {"stream": before["stream"][1:]}
     assert raw.entry_ids() == [second]

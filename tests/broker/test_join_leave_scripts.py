@@ -5,6 +5,7 @@ import pytest
 from chasquimq.broker import stream
 from chasquimq.errors import ServerReplyError
 from tests.support.broker_builders import an_entry
+from tests.support.eventually import eventually_sync
 from tests.support.raw_queue import GROUP, Held
 
 JOINED = ""
@@ -60,6 +61,21 @@ def test_a_group_that_is_one_of_several_may_still_be_joined(run, raw, keys):
 
     assert run(stream.join(keys, GROUP)) == JOINED
     assert run(stream.join(keys, "third")) in {"alien", GROUP}
+
+
+def test_consumers_that_hold_nothing_and_went_silent_are_forgotten_on_the_way(run, raw, keys):
+    raw.delivered("holds one", an_entry("j1"))
+    raw.client.xgroup_createconsumer(keys.stream, GROUP, "killed")
+
+    def silent_ms():
+        found = raw.client.xinfo_consumers(keys.stream, GROUP)
+        return min(each["idle"] for each in found)
+
+    eventually_sync(lambda: silent_ms() > 20)
+    assert run(stream.join(keys, GROUP, gone_ms=60_000)) == JOINED
+    assert consumers(raw) == ["holds one", "killed"]
+    assert run(stream.join(keys, GROUP, gone_ms=20)) == JOINED
+    assert consumers(raw) == ["holds one"]
 
 
 def test_a_group_that_was_lost_with_its_stream_is_created_again(run, raw, keys):

@@ -5,35 +5,29 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from chasquimq.broker import notes, pause
+from chasquimq.broker.upkeep import set_paused
 from chasquimq.errors import ServerReplyError
 from chasquimq.wire.event import event_fields
+from tests.support.broker_builders import SILENT
 from tests.support.eventually import eventually_sync
 
 
-def test_a_pause_is_set_once_asked_for_and_lifted_once(run, raw, keys):
-    assert run(pause.is_paused(keys)) is False
-    assert [run(pause.pause(keys, since_ms=5)) for _ in range(2)] == [True, False]
-    assert (run(pause.is_paused(keys)), raw.client.get(keys.paused)) == (True, b"5")
-    assert [run(pause.resume(keys)) for _ in range(2)] == [True, False]
-    assert run(pause.is_paused(keys)) is False
-
-
 def test_whoever_waits_for_the_end_of_a_pause_is_woken_by_it(run, connect, raw, keys, server):
-    run(pause.pause(keys, since_ms=5))
+    run(set_paused(keys, paused=True, telling=SILENT))
     waiters = [connect() for _ in range(3)]
     wait = pause.wait_for_resume(keys, after=b"0", block_ms=20_000)
     with ThreadPoolExecutor(3) as pool:
         waiting = [pool.submit(each.run, wait) for each in waiters]
         eventually_sync(lambda: server.client().info("clients")["blocked_clients"] >= 3)
-        run(pause.resume(keys))
+        run(set_paused(keys, paused=False, telling=SILENT))
         answers = [each.result(timeout=10) for each in waiting]
     assert {is_paused for is_paused, _ in answers} == {False}
 
 
 def test_a_bell_that_rang_before_the_wait_is_heard_once(run, keys):
-    run(pause.pause(keys, since_ms=5))
-    run(pause.resume(keys))
-    run(pause.pause(keys, since_ms=6))
+    run(set_paused(keys, paused=True, telling=SILENT))
+    run(set_paused(keys, paused=False, telling=SILENT))
+    run(set_paused(keys, paused=True, telling=SILENT))
 
     is_paused, heard = run(pause.wait_for_resume(keys, after=b"0", block_ms=20_000))
     assert (is_paused, heard != b"0") == (True, True)

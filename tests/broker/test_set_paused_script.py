@@ -2,7 +2,7 @@
 
 import pytest
 
-from chasquimq.broker import upkeep
+from chasquimq.broker import pause, upkeep
 from tests.support.broker_builders import SILENT, TELLING, TOLD_MS
 
 
@@ -18,7 +18,7 @@ def test_a_pause_stays_and_is_told_once(run, raw, keys, set_paused):
     assert set_paused(paused=True) is True
     assert set_paused(paused=True) is False
 
-    assert run(upkeep.is_paused(keys)) is True
+    assert run(pause.is_paused(keys)) is True
     assert raw.client.get(keys.paused) == b"%d" % TOLD_MS
     assert raw.client.ttl(keys.paused) == -1
     assert raw.events() == [f"e=paused id= ts={TOLD_MS}"]
@@ -29,13 +29,13 @@ def test_a_queue_goes_on_and_that_is_told_once(run, raw, keys, set_paused):
     assert set_paused(paused=False) is True
     assert set_paused(paused=False) is False
 
-    assert run(upkeep.is_paused(keys)) is False
+    assert run(pause.is_paused(keys)) is False
     assert raw.events() == [f"e=resumed id= ts={TOLD_MS}"]
 
 
 def test_a_pause_that_somebody_else_wrote_counts_whatever_it_says(run, raw, keys, set_paused):
     raw.client.set(keys.paused, b"")
-    assert run(upkeep.is_paused(keys)) is True
+    assert run(pause.is_paused(keys)) is True
     assert set_paused(paused=True) is False
     assert set_paused(paused=False, telling=SILENT) is True
     assert sorted(raw.everything()) == ["held", "resumed"]

@@ -2,7 +2,6 @@
 
 import asyncio
 
-from chasquimq.broker import pause
 from chasquimq.clock import SYSTEM_CLOCK
 from chasquimq.metrics import JobOutcome, PromoterTick
 from tests.support.eventually import eventually
@@ -23,8 +22,7 @@ def pause_queue(scene):
 
 
 async def resume_queue(scene):
-    """As `Queue.resume` does: with the bell."""
-    assert await scene.queue._sender.run(pause.resume(scene.keys))  # noqa: SLF001
+    assert await scene.queue.resume()
 
 
 async def test_a_reader_that_was_blocked_takes_no_job_added_during_a_pause(scene):

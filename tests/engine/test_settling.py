@@ -263,6 +263,8 @@ async def test_a_job_that_used_up_its_attempts_is_dead_lettered_with_all_that_is
     assert envelope.created_at_ms == job.created_at_ms
     traceback = letter.pop("traceback")
     assert traceback.startswith("Traceback (most recent call last):")
+    first_frame = traceback.splitlines()[1]
+    assert f'"{__file__}"' in first_frame  # not the frames of ours that lead to the handler
     assert traceback.endswith("ValueError: run 2\n")
     dlq_id, source_id, failed_at = (letter.pop(k) for k in ("dlq_id", "source_id", "failed_at"))
     assert StreamId.parse(dlq_id) >= StreamId.parse(source_id)

@@ -1,4 +1,4 @@
-"""The queue's pause: set it, lift it, ask for it, wait for its end.
+"""The queue's pause, as readers see it: ask for it, wait for its end.
 
 Only the existence of `:paused` counts; anybody may set or delete it by hand. `:resumed` is the bell
 that wakes readers at once; without it they find the pause gone when they next look.
@@ -6,24 +6,6 @@ that wakes readers at once; without it they find the pause gone when they next l
 
 from chasquimq.broker.call import Call, Reply, call, checked, command
 from chasquimq.wire.keys import QueueKeys
-
-# Long enough for a reader to come back to its wait, short enough to leave no key behind.
-_BELL_TTL_S = 10
-
-
-def pause(keys: QueueKeys, *, since_ms: int) -> Call[bool]:
-    """Let no worker take a job from now on; False if that was so already."""
-    return call("SET", keys.paused, since_ms, "NX", read=bool)
-
-
-def resume(keys: QueueKeys) -> Call[bool]:
-    """End the pause and wake every reader; False if there was none."""
-    requests = (
-        command("DEL", keys.paused),
-        command("XADD", keys.resumed, "MAXLEN", 1, "*", "e", "resumed"),
-        command("EXPIRE", keys.resumed, _BELL_TTL_S),
-    )
-    return Call(requests, lambda replies: bool(checked(replies[0])))
 
 
 def is_paused(keys: QueueKeys) -> Call[bool]:

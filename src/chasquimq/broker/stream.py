@@ -13,6 +13,8 @@ from chasquimq.wire.entry import job_fields, parse_job_fields
 from chasquimq.wire.ids import StreamId
 from chasquimq.wire.keys import QueueKeys
 
+GONE_MS = 3_600_000
+"""A consumer that was silent for so long belongs to a worker that was killed."""
 # More deliveries than any worker holds at a time.
 _MOST_PENDING = 10_000
 # Behind the first one that is put back; where more are pending they stay so, idle.
@@ -197,10 +199,16 @@ def add_unique(
     )
 
 
-def join(keys: QueueKeys, group: str) -> Call[str]:
-    """Create the group if need be; answers '' or the name of another group that has the stream."""
+def join(keys: QueueKeys, group: str, *, gone_ms: int = GONE_MS) -> Call[str]:
+    """Create the group if need be; answers '' or the name of another group that has the stream.
+
+    Consumers that hold nothing and have been silent for `gone_ms` are forgotten.
+    """
     return scripts.JOIN.call(
-        {"stream": keys.stream}, {"group": group}, read=bytes.decode, repeatable=True
+        {"stream": keys.stream},
+        {"group": group, "gone_ms": gone_ms},
+        read=bytes.decode,
+        repeatable=True,
     )
 
 

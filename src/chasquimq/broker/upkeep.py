@@ -21,11 +21,6 @@ def set_paused(keys: QueueKeys, *, paused: bool, telling: Telling) -> Call[bool]
     )
 
 
-def is_paused(keys: QueueKeys) -> Call[bool]:
-    """Whether the queue is paused."""
-    return call("EXISTS", keys.paused, read=bool)
-
-
 def discard_waiting(
     keys: QueueKeys, entries: Sequence[tuple[bytes, str]], *, dry_run: bool
 ) -> Call[list[bool]]:

@@ -229,7 +229,7 @@ class _Count(NoopSink):
     def job_outcome(self, outcome: JobOutcome) -> None:
         self.finished += 1
         if self._is_telling and outcome.kind is JobOutcomeKind.OK:
-            log.info("%s done in %.1f ms, run %d", outcome.name,
+            log.info("job %s (%s) done in %.1f ms, run %d", outcome.job_id, outcome.name,
                      outcome.handler_duration_us / 1_000, outcome.attempt)  # fmt: skip
         if self._most is not None and self.finished == self._most:
             self._on_enough()

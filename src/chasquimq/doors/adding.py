@@ -38,8 +38,9 @@ class _Adding(Frame):
     def _jobs(
         self, added: list[tuple[Order, bool]], jobs: Sequence[Mapping[str, Any]]
     ) -> list[Job]:
+        source = self._source()
         return [
-            self._job(order, entry["data"], is_taken=is_taken)
+            Job(order.id, order.name, entry["data"], 0, order.created_at_ms, is_taken, source)
             for (order, is_taken), entry in zip(added, jobs, strict=True)
         ]
 

@@ -4,15 +4,29 @@ Every subject has three classes. The first checks arguments and makes steps of t
 the other two have the public methods, and only drive those steps, with and without await.
 """
 
+import inspect
 from typing import TypeVar
 
 from chasquimq.arguments import JobDefaults
 from chasquimq.broker.call import Steps
 from chasquimq.engine.producing import Producing
 from chasquimq.engine.sender import Sender, SyncSender
-from chasquimq.job import ResultSource
+from chasquimq.job import JobQueue
 
 T = TypeVar("T")
+C = TypeVar("C", bound=type)
+
+
+def one_class(door: C) -> C:
+    """A door whose methods, wherever they are written, name it in errors and warnings.
+
+    "coroutine 'Queue.add' was never awaited" helps; the name of a part would not.
+    """
+    for part in door.__mro__:
+        for name, member in vars(part).items():
+            if inspect.isfunction(member) and not name.startswith("_"):
+                member.__qualname__ = f"{door.__name__}.{name}"
+    return door
 
 
 class Frame:
@@ -35,7 +49,7 @@ class Frame:
         """Whether `close` was called."""
         return self._is_closed
 
-    def _source(self) -> ResultSource | None:
+    def _source(self) -> JobQueue | None:
         """Whom a job that this queue returns may ask for more; None if it cannot."""
         return None
 

@@ -9,10 +9,13 @@ reports an `Outcome`.
 
 import asyncio
 import contextvars
+import os
 import traceback
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
 from typing import Any, TypeAlias
 
 from chasquimq.clock import Clock
@@ -21,6 +24,8 @@ from chasquimq.engine.disposition import Failed, Ok, Outcome, Postponed
 from chasquimq.errors import DlqReason, HandlerError, RateLimitError, UnrecoverableError
 
 Handler: TypeAlias = Callable[[Run], Coroutine[Any, Any, bytes | None]]
+
+_PACKAGE = str(Path(__file__).parents[1]) + os.sep
 
 # Most handlers return nothing that is stored: they share one outcome.
 _NOTHING = Ok(None)
@@ -269,7 +274,7 @@ def _failed(error: BaseException, *, is_panic: bool = False) -> Failed:
     source = error.source_err() if isinstance(error, HandlerError) else error
     message = _text(source)
     kind = type(source).__name__
-    trace = _utf8("".join(traceback.format_exception(error)))
+    trace = _utf8("".join(traceback.format_exception(type(error), error, _from_the_handler(error))))
     if len(trace) > TRACEBACK_CHARS:
         trace = "... (earlier frames left out)\n" + trace[-TRACEBACK_CHARS:]
     return Failed(
@@ -279,6 +284,14 @@ def _failed(error: BaseException, *, is_panic: bool = False) -> Failed:
         dlq_reason=_reason(error),
         is_panic=is_panic,
     )
+
+
+def _from_the_handler(error: BaseException) -> TracebackType | None:
+    """The traceback without what leads to the handler: those frames are the same for every job."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+        trace = trace.tb_next
+    return trace or error.__traceback__
 
 
 def _reason(error: BaseException) -> DlqReason | None:

@@ -60,7 +60,12 @@ class Sender:
 
     def __repr__(self) -> str:
         """Show the queue and where it is."""
-        return f"<Sender {self.producing.keys.name} at {self._target.safe_text}>"
+        return f"<Sender {self.producing.keys.name} at {self.place}>"
+
+    @property
+    def place(self) -> str:
+        """The server, as it may be shown: without secrets."""
+        return self._target.safe_text
 
     async def add(self, wishes: Sequence[Wish]) -> list[tuple[Order, bool]]:
         """Add jobs; each with whether its id was taken already.
@@ -270,7 +275,12 @@ class SyncSender:
 
     def __repr__(self) -> str:
         """Show the queue and where it is."""
-        return f"<SyncSender {self.producing.keys.name} at {self._target.safe_text}>"
+        return f"<SyncSender {self.producing.keys.name} at {self.place}>"
+
+    @property
+    def place(self) -> str:
+        """The server, as it may be shown: without secrets."""
+        return self._target.safe_text
 
     def sibling(self, patience_s: float | None = None) -> BlockingConnection:
         """Another connection to the same place, for calls that block, or that may wait less."""

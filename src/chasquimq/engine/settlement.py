@@ -93,8 +93,9 @@ class Settlement:
         )
         match disposition:
             case Retry(backoff_ms, _):
-                log.warning("job %s failed in run %d, next try in %d ms: %s", run.envelope.id,
-                            run.attempt, backoff_ms, outcome.error,
+                log.warning("job %s (%s) failed in run %d, next try in %d ms: %s",
+                            run.envelope.id, run.name, run.attempt, backoff_ms,
+                            _told_once(run, outcome),
                             extra={"queue": self._keys.name, "job_id": run.envelope.id,
                                    "attempt": run.attempt})  # fmt: skip
                 self._relocator.add(self._retry(run, disposition))
@@ -151,7 +152,8 @@ class Settlement:
         )
 
     def _bury(self, run: Run, reason: DlqReason, failure: Failed) -> Move:
-        log.error("job %s failed for good (%s): %s", run.envelope.id, reason, failure.error,
+        log.error("job %s (%s) failed for good (%s): %s", run.envelope.id, run.name, reason,
+                  _told_once(run, failure),
                   extra={"queue": self._keys.name, "job_id": run.envelope.id,
                          "entry_id": run.delivery.entry_id.decode(),
                          "attempt": run.attempt})  # fmt: skip
@@ -190,5 +192,12 @@ class Settlement:
         return Telling(self._clock.now_ms(), self._events_cap)
 
     def _report(self, run: Run, kind: JobOutcomeKind, duration_us: int) -> None:
-        outcome = JobOutcome(kind, run.attempt, duration_us, run.name)
+        outcome = JobOutcome(kind, run.attempt, duration_us, run.name, run.envelope.id)
         report(self._config.metrics.job_outcome, outcome)
+
+
+def _told_once(run: Run, failure: Failed) -> str:
+    """What went wrong: after the first run with the traceback, which later runs tend to repeat."""
+    if run.attempt > 1 and not log.isEnabledFor(logging.DEBUG):
+        return failure.error
+    return f"{failure.error}\n{failure.traceback.rstrip()}"

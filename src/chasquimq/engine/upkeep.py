@@ -6,7 +6,7 @@ promoted or cancelled by somebody else before that, never both.
 
 from collections.abc import Callable
 
-from chasquimq.broker import delayed, upkeep
+from chasquimq.broker import delayed, pause, upkeep
 from chasquimq.broker.call import Call, Steps
 from chasquimq.broker.seek import Found, find_entry, newest_entry
 from chasquimq.broker.stream import Telling
@@ -41,7 +41,7 @@ class Upkeep:
 
     def is_paused(self) -> Steps[bool]:
         """Whether the queue is paused."""
-        paused: bool = yield upkeep.is_paused(self._keys)
+        paused: bool = yield pause.is_paused(self._keys)
         return paused
 
     def remove(self, job_id: str) -> Steps[bool]:

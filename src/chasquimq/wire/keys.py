@@ -135,6 +135,7 @@ def of_unfinished_job(keys: QueueKeys, job_id: str | bytes) -> list[bytes]:
     return [
         keys.dedup_marker(job_id),
         keys.delayed_index(job_id),
+        keys.trace(job_id),
         keys.progress(job_id),
         keys.log(job_id),
         keys.stalls(job_id),

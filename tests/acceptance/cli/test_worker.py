@@ -112,7 +112,7 @@ def test_an_app_is_run_and_a_banner_says_what_and_where(chasqui, queue, server):
     queue.add("hello", {"to": "ada"})
     worker = chasqui("worker", "tasks:app")
     worker.until("hello ada")
-    worker.until("hello done in")
+    worker.until("(hello) done in")
     worker.send(signal.SIGTERM)
     assert worker.ended() == 0
     banner = worker.lines[:6]

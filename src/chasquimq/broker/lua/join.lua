@@ -1,17 +1,28 @@
 -- Create the consumer group at the start of the stream, unless it is there already.
--- A second group would be told of entries that the first one deletes, so it is refused.
+-- A second group would be told of entries that the first one deletes, so it is refused. On the way
+-- consumers are forgotten that killed workers left: nothing is pending under their names, and none has
+-- asked for entries for a long time. One that is alive after all comes back with its next read.
 -- KEYS    stream
--- ARGV    group
+-- ARGV    group gone_ms
 -- RETURN  '' joined or created, else the name of the group that has the stream
-local groups = redis.pcall('XINFO', 'GROUPS', stream)
+local function field(info, name)
+  for i = 1, #info, 2 do
+    if info[i] == name then return info[i + 1] end
+  end
+end
+
 local other = ''
+local groups = redis.pcall('XINFO', 'GROUPS', stream)
 if not groups.err then
   for _, info in ipairs(groups) do
-    for i = 1, #info, 2 do
-      if info[i] == 'name' then
-        if info[i + 1] == group then return '' end
-        other = info[i + 1]
+    other = field(info, 'name')
+    if other == group then
+      for _, consumer in ipairs(redis.call('XINFO', 'CONSUMERS', stream, group)) do
+        if field(consumer, 'pending') == 0 and field(consumer, 'idle') > tonumber(gone_ms) then
+          redis.call('XGROUP', 'DELCONSUMER', stream, group, field(consumer, 'name'))
+        end
       end
+      return ''
     end
   end
 end
