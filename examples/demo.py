@@ -1,10 +1,12 @@
 """What `make demo` runs: some hundred jobs on the embedded server, watched live, then a table.
 
-Ends with 1 and the reason if a number does not add up.
+Then the pipeline over its own events, if Spark is there; `--no-report` leaves that out. Ends with 1
+and the reason if a number does not add up.
 """
 
 import asyncio
 import sys
+import tempfile
 
 from chasquimq import ChasquiError, Queue, QueueEvents, Worker
 
@@ -15,28 +17,39 @@ except ImportError:
 
 from demo_parts import summary
 from demo_parts.ledger import Ledger
+from demo_parts.report import write_report
 from demo_parts.screen import show
 from demo_parts.story import Story
 
 QUEUE = "demo"
-URL = "embedded://"
 CONCURRENCY = 8
 TIME_LIMIT_S = 60
 
 
-async def main() -> int:
-    """Play the story, show it, and check the books; returns the exit status."""
+def main() -> int:
+    """Play the demo on a server of its own, which Spark's processes reach too."""
     console = Console()
+    with tempfile.TemporaryDirectory() as folder:
+        url = f"embedded://{folder}"
+        status = asyncio.run(play(url, console))
+        if "--no-report" not in sys.argv:
+            console.print("Making the report, on Spark ...")
+            console.print(write_report(url, QUEUE), highlight=False, soft_wrap=True)
+    return status
+
+
+async def play(url: str, console: Console) -> int:
+    """Play the story, show it, and check the books; returns the exit status."""
     ledger = Ledger()
     async with (
-        QueueEvents(QUEUE, redis_url=URL, block_ms=100) as events,
-        Queue(QUEUE, redis_url=URL) as queue,
+        QueueEvents(QUEUE, redis_url=url, block_ms=100) as events,
+        Queue(QUEUE, redis_url=url) as queue,
     ):
         story = Story(queue, ledger)
         wrong = []
         try:
             async with asyncio.timeout(TIME_LIMIT_S):
-                await _perform(story, ledger, events, console)
+                await _perform(url, story, ledger, events, console)
         except TimeoutError:
             wrong.append(f"not finished after {TIME_LIMIT_S} s, while at {story.act!r}")
         left = await queue.counts()
@@ -49,11 +62,13 @@ async def main() -> int:
     return 1 if wrong else 0
 
 
-async def _perform(story: Story, ledger: Ledger, events: QueueEvents, console: Console) -> None:
+async def _perform(
+    url: str, story: Story, ledger: Ledger, events: QueueEvents, console: Console
+) -> None:
     worker = Worker(
         QUEUE,
         story.handle,
-        redis_url=URL,
+        redis_url=url,
         concurrency=CONCURRENCY,
         store_results=True,
         handle_signals=False,  # Ctrl-C ends the demo, not only its worker
@@ -79,7 +94,7 @@ async def _perform(story: Story, ledger: Ledger, events: QueueEvents, console: C
 
 if __name__ == "__main__":
     try:
-        sys.exit(asyncio.run(main()))
+        sys.exit(main())
     except ChasquiError as error:
         sys.exit(f"the demo failed: {error}")
     except KeyboardInterrupt:

@@ -279,3 +279,10 @@ class DataLossError(ChasquiError):
 
     code = "CMQ-300"
     prefix = "data loss: "
+
+
+class QualityError(ChasquiError):
+    """A table of the pipeline would break one of its promises, so it was not written."""
+
+    code = "CMQ-301"
+    prefix = "quality: "

@@ -174,7 +174,7 @@ SUMMARY = re.compile(r"^ *(\w+) +(\d+) +(\d+) +(\d+) +(\d+) +(\d+) +(\d+) +\d+ m
 
 
 def test_the_demo_without_a_terminal_prints_lines_and_a_table_that_adds_up():
-    done = run("examples/demo.py")
+    done = run("examples/demo.py", "--no-report")
     assert (done.returncode, done.stderr) == (0, "")
     assert "\x1b" not in done.stdout
     assert re.search(r"\d s  waiting +\d+  active +\d+  delayed +\d+  completed +\d+", done.stdout)
@@ -193,7 +193,7 @@ def test_the_demo_without_a_terminal_prints_lines_and_a_table_that_adds_up():
 def test_the_demo_on_a_terminal_draws_a_live_display():
     shown, screen = pty.openpty()
     with subprocess.Popen(
-        [sys.executable, "examples/demo.py"],
+        [sys.executable, "examples/demo.py", "--no-report"],
         cwd=ROOT,
         env=environment(TERM="xterm-256color", COLUMNS="80", LINES="30"),
         stdin=subprocess.DEVNULL,

@@ -29,6 +29,10 @@ SMALL = {
     "spark.sql.streaming.pollingDelay": "20ms",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.log.level": "OFF",
+    # For a handful of rows compiling a plan, and noting where it was made, is most of the time.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 
 
@@ -45,6 +49,13 @@ def why_no_java() -> str | None:
 
 
 EXAMPLES = {
+    "pipeline.py": [
+        r"44 events; again: 0",
+        r"\{'name': 'ship', 'completed': 8, 'dead': 4, 'slo_burn': [\d.]+\}",
+        r"a report of \d+ kB",
+        r"4 dead letters: order # has no address",
+        r"replayed: 4",
+    ],
     "spark_events.py": [
         r"rows in the lake: 100\n",
         r"rows in the lake: 101\n",

@@ -45,6 +45,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
     },
     "Run": {
         "worker": Entry("worker", "Run the jobs of a queue with a function or an app of yours."),
+        "pipeline": Entry("pipeline", "Tables and a report of what happened, on Spark; triage."),
         "server": Entry("server", "A server without installing one: start, stop, status."),
         "doctor": Entry("doctor", "Examine a server and its queues; say what to do."),
     },

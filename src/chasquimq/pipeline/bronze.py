@@ -1,0 +1,38 @@
+"""Events as they are kept: every one, with where it belongs; and what is missing. Pure."""
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
+
+from chasquimq.pipeline import instants
+from chasquimq.pipeline.tables import BRONZE, GAPS, SCHEMA_VERSION
+from chasquimq.spark.event_rows import DATA_LOSS
+
+
+def events(source: DataFrame, batch: str) -> DataFrame:
+    """Rows of `chasquimq_events` as rows of bronze."""
+    return BRONZE.select(
+        source.withColumns(
+            {
+                "bucket": instants.bucket(F.col("job_id")),
+                "schema_version": F.lit(SCHEMA_VERSION),
+                "day": instants.day(F.col("entry_at")),
+                "batch": F.lit(batch),
+            }
+        )
+    )
+
+
+def gaps(bronze: DataFrame) -> DataFrame:
+    """What is missing, and up to when: the next event that came in the same batch."""
+    in_order = ("entry_at", "entry_seq")
+    later = (
+        Window.partitionBy("queue", "batch")
+        .orderBy(*in_order)
+        .rowsBetween(1, Window.unboundedFollowing)
+    )
+    is_event = F.col("event") != DATA_LOSS
+    next_at = F.min(F.when(is_event, F.col("entry_at"))).over(later)
+    found = bronze.withColumn("to_at", next_at).where(F.col("event") == DATA_LOSS)
+    return GAPS.select(
+        found.withColumns({"after_id": F.col("entry_id"), "from_at": F.col("entry_at")})
+    )

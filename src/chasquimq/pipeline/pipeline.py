@@ -1,0 +1,233 @@
+"""The pipeline as its users know it: run, streamed, rebuilt, read.
+
+One streaming query takes the events in batches. For each batch it writes bronze, then recomputes
+from bronze the buckets of silver that the batch has touched, then from silver the hours and days of
+gold that those jobs are in. No state is kept but the tables: whatever is done twice, after a crash
+or by hand, is done to the same result.
+"""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
+from pyspark.sql.streaming.query import StreamingQuery
+
+from chasquimq.clock import SYSTEM_CLOCK
+from chasquimq.errors import ChasquiError, ConfigError, DataLossError, RedisError
+from chasquimq.pipeline.lake import Lake
+from chasquimq.pipeline.report import page
+from chasquimq.pipeline.scope import EVERYTHING
+from chasquimq.pipeline.slo import Slo
+from chasquimq.pipeline.steps import Done, Steps, touched
+from chasquimq.pipeline.summary import Summary, summary
+from chasquimq.pipeline.tables import BRONZE, TABLES
+from chasquimq.spark import session
+
+# What our source says, within what Spark makes of it.
+_KINDS: dict[str, type[ChasquiError]] = {
+    each.prefix: each for each in (DataLossError, ConfigError, RedisError)
+}
+_OURS = re.compile(rf"({'|'.join(_KINDS)})([^\n]*?) \[CMQ-\d+\]")
+
+
+class Pipeline:
+    """The tables of some queues in one place, and the ways to bring them up to date.
+
+    One at a time may write to a place: a second would fail on the first one's checkpoint.
+
+        Pipeline("lake").run(["emails"])
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        spark: SparkSession | None = None,
+        file_format: str = "parquet",
+        slo: Slo | None = None,
+    ) -> None:
+        """Tables below `path`, a folder or any URL that Spark can write; nothing is written yet."""
+        self._lake = Lake(spark or session(), path, file_format)
+        self._format = file_format
+        self._slo = slo or Slo()
+
+    def __repr__(self) -> str:
+        """Show where it is."""
+        return f"<Pipeline {self._lake!r}>"
+
+    def table(self, name: str) -> DataFrame:
+        """One of the tables, by its name; none of its rows if it was never written."""
+        known = {each.name: each for each in TABLES}
+        if name not in known:
+            msg = f"there is no table {name!r}: use {', '.join(known)}"
+            raise ConfigError(msg)
+        return self._lake.read(known[name])
+
+    def run(
+        self,
+        queues: Sequence[str],
+        *,
+        redis_url: str | None = None,
+        max_events: int = 200_000,
+        fail_on_data_loss: bool = True,
+        on_batch: Callable[[Done], None] | None = None,
+    ) -> Done:
+        """Take in all events there are now, and return; what was taken in before is not read again.
+
+        In batches of `max_events` at most, each of them whole or not at all. Raises `QualityError`
+        before a table would be written that breaks its promises, and `DataLossError` if events were
+        trimmed before they were read, or notes that in `gaps` and goes on without
+        `fail_on_data_loss`. Either way the next run begins with the batch that broke off.
+        """
+        steps = Steps(self._lake.path, self._format, self._slo, on_batch)
+        options = self._options(queues, redis_url, max_events, fail_on_data_loss=fail_on_data_loss)
+        query = self._start(options, steps)
+        _await(query, steps)
+        return steps.total
+
+    def stream(
+        self,
+        queues: Sequence[str],
+        *,
+        every: str = "10 seconds",
+        redis_url: str | None = None,
+        max_events: int = 200_000,
+        fail_on_data_loss: bool = True,
+        on_batch: Callable[[Done], None] | None = None,
+    ) -> "Streaming":
+        """The same for ever, looking for new events `every` so often; returns at once."""
+        steps = Steps(self._lake.path, self._format, self._slo, on_batch)
+        options = self._options(queues, redis_url, max_events, fail_on_data_loss=fail_on_data_loss)
+        return Streaming(self._start(options, steps, every), steps)
+
+    def backfill(self, first_day: str | None = None, last_day: str | None = None) -> Done:
+        """Make silver and gold anew from bronze; the server is not asked.
+
+        Of every job that has an event in these days, both included (`2026-01-31`, in UTC); of all
+        jobs if neither is given, and then nothing else is left of the tables. For a new version of
+        the transforms, another SLO, or tables that somebody has damaged.
+        """
+        steps = Steps(self._lake.path, self._format, self._slo)
+        all_events = self._lake.read(BRONZE)
+        if first_day is None and last_day is None:
+            return steps.rebuild(self._lake, EVERYTHING, all_events)
+        chosen = all_events.where(
+            F.col("day").between(_a_day(first_day, "0001-01-01"), _a_day(last_day, "9999-12-31"))
+        )
+        return steps.rebuild(self._lake, touched(chosen), chosen)
+
+    def summary(self, queues: Sequence[str] = ()) -> Summary:
+        """What a report tells, as plain values; of all queues if none is named."""
+        return summary(self, tuple(queues))
+
+    def report(self, queues: Sequence[str] = (), *, title: str = "What the queues did") -> str:
+        """The report: one page of HTML that loads nothing."""
+        made_at = SYSTEM_CLOCK.now_ms() // 1_000
+        shown = datetime.fromtimestamp(made_at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        return page(self.summary(queues), title=title, made_at=shown)
+
+    def _options(
+        self,
+        queues: Sequence[str],
+        redis_url: str | None,
+        max_events: int,
+        *,
+        fail_on_data_loss: bool,
+    ) -> dict[str, str]:
+        if not queues or isinstance(queues, str):
+            msg = f"queues is {queues!r}: use a list of names, one or more"
+            raise ConfigError(msg)
+        options = {
+            "queue": ",".join(queues),
+            "startingOffsets": self._beginnings(queues),
+            "maxOffsetsPerTrigger": str(max_events),
+            "failOnDataLoss": str(fail_on_data_loss).lower(),
+        }
+        return options if redis_url is None else options | {"redis_url": redis_url}
+
+    def _beginnings(self, queues: Sequence[str]) -> str:
+        """Where a new query begins: behind what bronze has, should its checkpoint be lost."""
+        if self._lake.query_id():
+            return "earliest"  # not heeded: the checkpoint says where
+        last = self._lake.read(BRONZE).groupBy("queue").agg(
+            F.max(F.struct(F.unix_millis("entry_at").alias("ms"), "entry_seq")).alias("last")
+        )  # fmt: skip
+        behind = {row["queue"]: f"{row['last'][0]}-{row['last'][1] + 1}" for row in last.collect()}
+        return json.dumps({queue: behind.get(queue, "earliest") for queue in queues})
+
+    def _start(
+        self, options: dict[str, str], steps: Steps, every: str | None = None
+    ) -> StreamingQuery:
+        frame = self._lake.spark.readStream.format("chasquimq_events").options(**options).load()
+        writer = (
+            frame.writeStream.foreachBatch(steps.take)
+            .queryName(steps.query_name)
+            .option("checkpointLocation", self._lake.checkpoint)
+        )
+        timed = (
+            writer.trigger(availableNow=True)
+            if every is None
+            else writer.trigger(processingTime=every)
+        )
+        return timed.start()
+
+
+class Streaming:
+    """A pipeline that runs until it is stopped."""
+
+    def __init__(self, query: StreamingQuery, steps: Steps) -> None:
+        """It has begun."""
+        self._query = query
+        self._steps = steps
+
+    @property
+    def total(self) -> Done:
+        """What it has come to so far."""
+        return self._steps.total
+
+    def wait(self, timeout_s: int | None = None) -> bool:
+        """Wait for it to end; whether it has. Raises what ended it."""
+        return _await(self._query, self._steps, timeout_s)
+
+    def catch_up(self) -> None:
+        """Wait until all that is in the streams now is in the tables."""
+        try:
+            self._query.processAllAvailable()
+        except StreamingQueryException as error:
+            raise _ours(error, self._steps) from error
+
+    def stop(self) -> None:
+        """End it; a batch that is under way comes again next time."""
+        self._query.stop()
+
+
+def _await(query: StreamingQuery, steps: Steps, timeout_s: int | None = None) -> bool:
+    try:
+        if timeout_s is None:
+            query.awaitTermination()
+            return True
+        return bool(query.awaitTermination(timeout_s))
+    except StreamingQueryException as error:
+        raise _ours(error, steps) from error
+
+
+def _ours(error: StreamingQueryException, steps: Steps) -> Exception:
+    """What really ended a query, rather than Spark's account of it."""
+    if isinstance(steps.failure, ChasquiError):
+        return steps.failure
+    found = _OURS.search(str(error))
+    return _KINDS[found[1]](found[2]) if found else error
+
+
+def _a_day(text: str | None, otherwise: str) -> str:
+    if text is None:
+        return otherwise
+    try:
+        return date.fromisoformat(text).isoformat()
+    except ValueError:
+        msg = f"{text!r} is not a day: use one such as 2026-01-31"
+        raise ConfigError(msg) from None

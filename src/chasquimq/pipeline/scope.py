@@ -1,0 +1,55 @@
+"""Which folders of a table a step is about."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Self
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
+
+_SEPARATOR = "\x1f"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Folders, each a queue and a bucket, an hour or a day; None for all there are."""
+
+    folders: frozenset[tuple[str, str]] | None
+
+    @classmethod
+    def of(cls, folders: Iterable[tuple[str, str]]) -> Self:
+        """These folders."""
+        return cls(frozenset(folders))
+
+    def __bool__(self) -> bool:
+        """Whether there is anything in it."""
+        return self.folders is None or bool(self.folders)
+
+    def __len__(self) -> int:
+        """How many folders; 0 if it is all of them."""
+        return len(self.folders or ())
+
+    def holds(self, queue: Column, folder: Column) -> Column:
+        """Whether a row is in it.
+
+        Written so that Spark skips folders: by each column alone, then exactly.
+        """
+        if self.folders is None:
+            return F.expr("true")
+        queues, names = zip(*self.folders, strict=True) if self.folders else ((), ())
+        pairs = [_SEPARATOR.join(each) for each in sorted(self.folders)]
+        return (
+            queue.isin(*sorted(set(queues)))
+            & folder.isin(*sorted(set(names)))
+            & F.concat_ws(_SEPARATOR, queue, folder).isin(*pairs)
+        )
+
+    def days(self) -> "Scope":
+        """The days that hours are in."""
+        if self.folders is None:
+            return self
+        return Scope.of((queue, hour.partition("T")[0]) for queue, hour in self.folders)
+
+
+EVERYTHING = Scope(None)
+"""All folders."""

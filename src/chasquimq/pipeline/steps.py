@@ -1,0 +1,230 @@
+"""Takes one batch of events through all tables: bronze, then what it touched of silver and gold."""
+
+import logging
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
+
+from chasquimq.pipeline import bronze, instants, quality
+from chasquimq.pipeline.failures import failures
+from chasquimq.pipeline.jobs import jobs
+from chasquimq.pipeline.lake import Lake
+from chasquimq.pipeline.periods import UNITS, periods, rows_of
+from chasquimq.pipeline.runs import lived, runs
+from chasquimq.pipeline.scope import EVERYTHING, Scope
+from chasquimq.pipeline.slo import Slo
+from chasquimq.pipeline.tables import (
+    BATCHES,
+    BRONZE,
+    FAILURES,
+    GAPS,
+    JOBS,
+    RUNS,
+    SCHEMA_VERSION,
+    Table,
+)
+
+log = logging.getLogger("chasquimq.pipeline")
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What one batch, or several together, came to."""
+
+    batches: int = 0
+    events: int = 0
+    lost: int = 0
+    """Events that are known to be missing."""
+    buckets: int = 0
+    """Parts of silver that were recomputed; 0 also stands for all of them."""
+    hours: int = 0
+    """Parts of gold that were recomputed; 0 also stands for all of them."""
+
+    def __add__(self, other: "Done") -> "Done":
+        """Both together."""
+        return Done(
+            self.batches + other.batches,
+            self.events + other.events,
+            self.lost + other.lost,
+            self.buckets + other.buckets,
+            self.hours + other.hours,
+        )
+
+
+class Steps:
+    """What a query does with each batch.
+
+    A crash may leave any prefix of the steps done. The batch then comes again: bronze that was
+    written whole is kept as it is, since the stream may have been trimmed meanwhile, and the rest
+    is recomputed from it.
+    """
+
+    def __init__(
+        self, path: str, file_format: str, slo: Slo, on_batch: Callable[[Done], None] | None = None
+    ) -> None:
+        """Nothing is done yet."""
+        self._path = path
+        self._format = file_format
+        self._slo = slo
+        self._on_batch = on_batch
+        self.query_name = f"chasquimq-pipeline-{zlib.crc32(path.encode()):08x}"
+        self.total = Done()
+        self.failure: Exception | None = None
+        """What ended the query; Spark itself keeps only the text of it."""
+
+    def take(self, batch: DataFrame, number: int) -> None:
+        """Take in one batch, as `foreachBatch` calls it."""
+        try:
+            # The batch's own session: the one that started the query may be in another process.
+            lake = Lake(batch.sparkSession, self._path, self._format)
+            done = self.take_in(lake, batch, f"{lake.query_id()[:8]}-{number:08d}")
+        except Exception as error:
+            self.failure = error
+            raise
+        self.total += done
+        log.info("batch %d: %d events, %d buckets and %d hours recomputed",
+                 number, done.events, done.buckets, done.hours)  # fmt: skip
+        if self._on_batch is not None:
+            self._on_batch(done)
+
+    def take_in(self, lake: Lake, batch: DataFrame, key: str) -> Done:
+        """Take a batch with this key through all tables."""
+        told = self.write_bronze(lake, batch, key)
+        rows = lake.read(BRONZE).where(F.col("batch") == key)
+        done = self.rebuild(lake, touched(rows), rows) if told.events else Done()
+        return Done(1, told.events, told.lost, done.buckets, done.hours)
+
+    def write_bronze(self, lake: Lake, batch: DataFrame, key: str) -> Done:
+        """Keep the events of a batch, unless that is done."""
+        known = lake.read(BATCHES).where(F.col("batch") == key).collect()
+        if known:
+            return Done(events=known[0]["events"], lost=known[0]["lost"])
+        counted = Observation()
+        told = batch.observe(counted, F.count(F.lit(1)).alias("rows"))
+        lake.replace(BRONZE, bronze.events(told, key))
+        rows = lake.read(BRONZE).where(F.col("batch") == key)
+        found = quality.check_bronze(rows, expected=counted.get["rows"])
+        if found.gaps:
+            lake.replace(GAPS, bronze.gaps(rows))
+        # Last: from here on the batch is in bronze, whole.
+        whole = [(key, found.events, found.lost, SCHEMA_VERSION)]
+        lake.replace(BATCHES, lake.spark.createDataFrame(whole, BATCHES.schema))
+        return Done(events=found.events, lost=found.lost)
+
+    def rebuild(self, lake: Lake, scope: Scope, cause: DataFrame) -> Done:
+        """Make the buckets of a scope anew, and the periods that `cause` may have changed."""
+        all_events = lake.read(BRONZE)
+        hours = EVERYTHING if scope == EVERYTHING else self._silver_hours(all_events, scope, cause)
+        if scope:
+            self._silver(lake, all_events, scope)
+        if hours:
+            self._gold(lake, hours)
+        return Done(buckets=len(scope), hours=len(hours))
+
+    def _silver_hours(self, all_events: DataFrame, scope: Scope, cause: DataFrame) -> Scope:
+        changed = cause.where(F.col("job_id").isNotNull()).select("queue", "job_id").distinct()
+        events = in_buckets(all_events, scope).join(
+            changed, on=["queue", "job_id"], how="left_semi"
+        )
+        return touched_hours(events, bronze.gaps(cause))
+
+    def _silver(self, lake: Lake, all_events: DataFrame, scope: Scope) -> None:
+        events = lived(in_buckets(all_events, scope))
+        with _kept(runs(events)) as new_runs, _kept(jobs(events, new_runs)) as new_jobs:
+            quality.check_runs(new_runs)
+            quality.check_jobs(new_jobs, new_runs)
+            _replace(lake, RUNS, new_runs, scope)
+            _replace(lake, JOBS, new_jobs, scope)
+
+    def _gold(self, lake: Lake, hours: Scope) -> None:
+        ended, told = within(lake.read(RUNS), lake.read(JOBS), hours.days())
+        all_periods = periods(ended, told, lake.read(GAPS), slo=self._slo, hours=hours)
+        with _kept(all_periods) as new_rows:
+            quality.check_periods(new_rows, ended, told, hours)
+            for table, unit_ms in UNITS:
+                scope = hours if unit_ms == instants.MINUTE_MS else hours.days()
+                _replace(lake, table, rows_of(table, new_rows), scope)
+        with _kept(in_hours(failures(ended, told), hours)) as new_failures:
+            quality.check_failures(new_failures)
+            _replace(lake, FAILURES, new_failures, hours)
+
+
+def touched(events: DataFrame) -> Scope:
+    """The buckets of silver that events belong to."""
+    found = events.where(F.col("bucket").isNotNull()).select("queue", "bucket").distinct()
+    return Scope.of((row["queue"], row["bucket"]) for row in found.collect())
+
+
+def touched_hours(events: DataFrame, gaps: DataFrame) -> Scope:
+    """The hours of gold in which jobs with these events may be counted, now or before.
+
+    Every instant of silver is that of some event, or of the job's creation. So the hours of all
+    events of a job hold those it was in before and those it is in now, without a look at old rows.
+    """
+    instants_of = F.array("event_at", "created_at", instants.ulid_time(F.col("job_id")))
+    of_jobs = events.select("queue", F.explode(instants_of).alias("at"))
+    until = F.greatest(F.coalesce("to_at", "from_at"), "from_at")
+    within_gap = F.sequence(
+        instants.period(F.col("from_at"), instants.HOUR_MS), until, F.expr("interval 1 hour")
+    )
+    of_gaps = gaps.select("queue", F.explode(within_gap).alias("at"))
+    found = (
+        of_jobs.unionByName(of_gaps)
+        .where(F.col("at").isNotNull())
+        .select("queue", instants.hour(F.col("at")).alias("hour"))
+        .distinct()
+    )
+    return Scope.of((row["queue"], row["hour"]) for row in found.collect())
+
+
+def in_buckets(events: DataFrame, scope: Scope) -> DataFrame:
+    """The events of a scope's buckets, without a look at days before the oldest of them.
+
+    A day is allowed for, since two clocks are at work: the producer's in the id of the job, the
+    server's in that of the event.
+    """
+    if scope.folders is None:
+        return events
+    inside = events.where(scope.holds(F.col("queue"), F.col("bucket")))
+    names = [bucket for _, bucket in scope.folders]
+    if not names or any(name.startswith("id-") for name in names):
+        return inside
+    first_day = min(names)[:10]
+    return inside.where(F.col("day") >= F.date_sub(F.lit(first_day).cast("date"), 1).cast("string"))
+
+
+def within(all_runs: DataFrame, all_jobs: DataFrame, days: Scope) -> tuple[DataFrame, DataFrame]:
+    """The runs and jobs that may count in a scope's days."""
+
+    def holds(at: str) -> Column:
+        return days.holds(F.col("queue"), instants.day(F.col(at)))
+
+    return all_runs.where(holds("ended_at")), all_jobs.where(
+        holds("arrived_at") | holds("finished_at")
+    )
+
+
+def in_hours(rows: DataFrame, hours: Scope) -> DataFrame:
+    """The rows of a scope's hours."""
+    return rows.where(hours.holds(F.col("queue"), F.col("hour")))
+
+
+def _replace(lake: Lake, table: Table, rows: DataFrame, scope: Scope) -> None:
+    if scope == EVERYTHING:
+        lake.replace_all(table, rows)
+    else:
+        lake.replace(table, rows)
+
+
+@contextmanager
+def _kept(frame: DataFrame) -> Iterator[DataFrame]:
+    """Computed once, for the checks and the write alike."""
+    kept = frame.persist()
+    try:
+        yield kept
+    finally:
+        kept.unpersist()

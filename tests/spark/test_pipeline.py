@@ -1,0 +1,178 @@
+"""The pipeline over the events of real jobs: whole, incremental, and the same when done again."""
+
+import json
+import re
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from chasquimq.errors import ConfigError, DataLossError
+from chasquimq.pipeline import Pipeline, Slo, Triage
+from chasquimq.pipeline.steps import Steps
+from chasquimq.pipeline.tables import TABLES
+from chasquimq.wire.keys import QueueKeys
+from tests.support.spark import SPARK_MARKS
+from tests.support.story import some
+
+pytestmark = SPARK_MARKS
+
+MADE = ("runs", "jobs", "minutes", "hours", "days", "failures")
+
+
+@pytest.fixture
+def pipeline(spark, tmp_path):
+    return Pipeline(str(tmp_path / "lake"), spark=spark, slo=Slo(within_ms=30_000))
+
+
+def content(pipeline, names=MADE):
+    """All rows of tables, in an order that does not depend on files."""
+    return {name: sorted(map(str, pipeline.table(name).collect())) for name in names}
+
+
+def told(server, queue_name):
+    """How often each event was told."""
+    entries = server.client().xrange(QueueKeys(queue_name).events)
+    return Counter(fields[b"e"].decode() for _, fields in entries)
+
+
+def test_tables_tell_what_a_worker_did_and_more_events_change_only_what_they_touch(
+    server, queue_name, pipeline, play, tmp_path
+):
+    play(
+        [
+            *some("ok", 4),
+            *some("flaky", 2),
+            *some("broken", 3),
+            {"name": "own", "data": 0, "job_id": "mine"},
+        ]
+    )
+    batches = []
+    done = pipeline.run([queue_name], redis_url=server.url, max_events=25, on_batch=batches.append)
+
+    first = told(server, queue_name)
+    assert done.events == sum(first.values())
+    assert done.batches == len(batches) == -(-done.events // 25)
+    in_bronze = {
+        row["event"]: row["count"]
+        for row in pipeline.table("bronze").groupBy("event").count().collect()
+    }
+    assert in_bronze == first
+    outcomes = pipeline.table("jobs").groupBy("name", "outcome", "attempts").count().collect()
+    assert sorted(map(tuple, outcomes)) == [
+        ("broken", "dead", 1, 3),
+        ("flaky", "completed", 2, 2),
+        ("ok", "completed", 1, 4),
+        ("own", "completed", 1, 1),
+    ]
+    assert pipeline.run([queue_name], redis_url=server.url).events == 0
+
+    # More of the same, and dead letters sent round again: late events of jobs that are known.
+    with_replay(server.url, queue_name)
+    play(some("ok", 2))
+    pipeline.run([queue_name], redis_url=server.url)
+    [replayed] = (
+        pipeline.table("jobs")
+        .groupBy("name", "lives", "attempts")
+        .count()
+        .where("lives > 1")
+        .collect()
+    )
+    assert tuple(replayed) == ("broken", 2, 2, 3)
+    [day] = pipeline.table("days").groupBy().sum("arrivals", "runs", "completed", "dead").collect()
+    assert tuple(day) == (12, 12 + 2 + 3, 9, 3)
+
+    # Made piece by piece or as a whole, it is the same.
+    piecewise = content(pipeline)
+    pipeline.backfill()
+    assert content(pipeline) == piecewise
+
+    # Its checkpoint lost, it goes on behind what it has.
+    shutil.rmtree(tmp_path / "lake" / "_checkpoint")
+    assert pipeline.run([queue_name], redis_url=server.url).events == 0
+    check_the_report(pipeline)
+
+
+def with_replay(url, name):
+    triage = Triage(name, redis_url=url)
+    [group] = triage.groups()
+    assert (group.count, group.names, group.error_type) == (3, ("broken",), "UnrecoverableError")
+    assert group.frames.startswith("story.py:handle")
+    assert group.message == "no parser for #"
+    ids = triage.choose(fingerprint=group.fingerprint)
+    assert tuple(ids) == group.ids
+    assert triage.choose(where="name = 'ok'") == []
+    with pytest.raises(ConfigError, match="neither fingerprint nor where"):
+        triage.choose()
+    with pytest.raises(ConfigError, match="no condition on dead letters"):
+        triage.choose(where="nonsense = 1")
+    assert triage.replay(ids).changed == 3
+    assert triage.replay(ids).changed == 0
+
+
+def check_the_report(pipeline):
+    found = pipeline.summary()
+    assert sum(each.arrivals for each in found.points) == 12
+    assert {each.name for each in found.names} == {"ok", "flaky", "broken", "own"}
+    assert json.dumps(found.as_dict(), default=str)
+    assert "no parser for" in pipeline.report()
+
+
+def test_a_run_killed_between_bronze_and_silver_ends_as_if_it_had_not_been(
+    server, queue_name, pipeline, play, monkeypatch, tmp_path, spark
+):
+    play([*some("ok", 3), *some("broken", 1)])
+    with monkeypatch.context() as patch:
+        patch.setattr(Steps, "rebuild", killed)
+        with pytest.raises(Exception, match="killed here"):
+            pipeline.run([queue_name], redis_url=server.url)
+    assert pipeline.table("bronze").count() > 0
+    assert pipeline.table("jobs").count() == 0
+    # What bronze has is safe, even if the server has dropped it meanwhile.
+    server.client().xtrim(QueueKeys(queue_name).events, maxlen=1, approximate=False)
+    kept = content(pipeline, ("bronze", "batches"))
+
+    pipeline.run([queue_name], redis_url=server.url, fail_on_data_loss=False)
+    assert content(pipeline, ("bronze", "batches")) == kept
+    outcomes = pipeline.table("jobs").groupBy("outcome").count().collect()
+    assert sorted(map(tuple, outcomes)) == [("completed", 3), ("dead", 1)]
+
+
+def killed(*_):
+    msg = "killed here"
+    raise OSError(msg)
+
+
+def test_events_trimmed_unread_end_a_run_or_are_noted_as_a_gap(server, queue_name, pipeline, play):
+    play(some("ok", 2))
+    pipeline.run([queue_name], redis_url=server.url)
+    play(some("ok", 3))
+    server.client().xtrim(QueueKeys(queue_name).events, maxlen=4, approximate=False)
+    with pytest.raises(DataLossError, match="trimmed unread"):
+        pipeline.run([queue_name], redis_url=server.url)
+    done = pipeline.run([queue_name], redis_url=server.url, fail_on_data_loss=False)
+    [gap] = pipeline.table("gaps").collect()
+    assert done.lost == gap["lost"] > 0
+    assert pipeline.table("minutes").where("not is_complete").count() > 0
+    assert "Events are missing" in pipeline.report()
+
+
+def test_a_table_that_was_never_written_is_empty_and_one_that_is_none_is_refused(pipeline):
+    for table in TABLES[:2]:
+        assert pipeline.table(table.name).count() == 0
+    with pytest.raises(ConfigError, match="there is no table 'silver': use batches, bronze"):
+        pipeline.table("silver")
+    with pytest.raises(ConfigError, match="queues is 'emails': use a list"):
+        pipeline.run("emails")
+    with pytest.raises(ConfigError, match="'yesterday' is not a day"):
+        pipeline.backfill("yesterday")
+
+
+def test_the_fragments_of_the_page_run(server, monkeypatch, tmp_path, spark):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CHASQUI_REDIS_URL", server.url)
+    page = (Path(__file__).parents[2] / "docs" / "pipeline.md").read_text()
+    [fragment] = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    exec(compile(fragment, "pipeline.md", "exec"), {})  # noqa: S102 -- our own page
+    assert (tmp_path / "lake" / "_checkpoint").is_dir()

@@ -1,0 +1,77 @@
+"""Checks of the pipeline: whole tables pass, and each broken promise is named."""
+
+import pytest
+from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
+
+from chasquimq.errors import QualityError
+from chasquimq.pipeline import Slo, bronze, quality
+from chasquimq.pipeline.jobs import jobs
+from chasquimq.pipeline.periods import periods
+from chasquimq.pipeline.runs import lived, runs
+from chasquimq.pipeline.scope import EVERYTHING
+from chasquimq.pipeline.tables import JOBS, RUNS
+from tests.support.spark import SPARK_MARKS
+from tests.support.told import a_run, frame, told
+
+pytestmark = SPARK_MARKS
+
+
+@pytest.fixture(scope="module")
+def made(request):
+    """Bronze, runs, jobs and periods that are as they should be, as plain frames."""
+    spark = request.getfixturevalue("spark")
+    events = [told(0, "waiting", "a"), *a_run(5, "a"), *a_run(6, "b", fails="no")]
+    rows = bronze.events(frame(spark, events), "b-0")
+    of_jobs = lived(rows)
+    found_runs = runs(of_jobs)
+    found_jobs = jobs(of_jobs, found_runs)
+    found = periods(found_runs, found_jobs, bronze.gaps(rows), slo=Slo())
+    return [
+        spark.createDataFrame(each.collect(), each.schema)
+        for each in (rows, found_runs, found_jobs, found)
+    ]
+
+
+def test_tables_that_are_whole_pass(made):
+    rows, found_runs, found_jobs, found = made
+    assert quality.check_bronze(rows, expected=5).events == 5
+    quality.check_runs(found_runs)
+    quality.check_jobs(found_jobs, found_runs)
+    quality.check_periods(found, found_runs, found_jobs, EVERYTHING)
+
+
+def test_bronze_must_have_every_event_once(made):
+    rows, *_ = made
+    with pytest.raises(QualityError, match=r"'counts add up': 6 rows were read, 5 written"):
+        quality.check_bronze(rows, expected=6)
+    with pytest.raises(QualityError, match=r"'keys are unique': these are not: q/"):
+        quality.check_bronze(rows.union(rows.limit(1)), expected=6)
+
+
+def test_a_row_of_a_newer_version_is_refused(made):
+    rows, *_ = made
+    newer = rows.withColumn("schema_version", F.lit(99))
+    with pytest.raises(QualityError, match=r"'bronze' breaks 'no row of a newer version': 5 rows"):
+        quality.check_bronze(newer, expected=5)
+
+
+def test_a_negative_duration_is_refused(made):
+    _, found_runs, found_jobs, _ = made
+    with pytest.raises(QualityError, match=r"'runs' breaks 'no negative durations': 2 rows .*q/a"):
+        quality.check_runs(RUNS.select(found_runs.withColumn("ran_us", F.lit(-1))))
+    with pytest.raises(QualityError, match=r"'jobs' breaks 'no negative durations'"):
+        quality.check_jobs(JOBS.select(found_jobs.withColumn("total_ms", F.lit(-1))), found_runs)
+
+
+def test_a_run_without_its_job_is_refused(made):
+    _, found_runs, found_jobs, _ = made
+    with pytest.raises(QualityError, match=r"'no orphan runs': 1 runs are of q/b"):
+        quality.check_jobs(found_jobs.where("job_id = 'a'"), found_runs)
+
+
+def test_jobs_and_periods_must_count_what_is_there(made):
+    _, found_runs, found_jobs, found = made
+    with pytest.raises(QualityError, match=r"'counts add up': q/b has 1 attempts and 0 runs"):
+        quality.check_jobs(found_jobs, found_runs.where("job_id = 'a'"))
+    with pytest.raises(QualityError, match=r"'minutes' breaks 'counts add up': runs come to 2"):
+        quality.check_periods(found, found_runs.where("job_id = 'a'"), found_jobs, EVERYTHING)

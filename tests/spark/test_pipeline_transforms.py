@@ -1,0 +1,280 @@
+"""The transforms of the pipeline, on events told by hand, to the row."""
+
+import pytest
+from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
+
+from chasquimq.pipeline import Slo, bronze, fingerprints, instants
+from chasquimq.pipeline.failures import failures
+from chasquimq.pipeline.jobs import jobs
+from chasquimq.pipeline.periods import periods, rows_of
+from chasquimq.pipeline.runs import lived, runs
+from chasquimq.pipeline.tables import BRONZE, DAYS, HOURS, MINUTES
+from tests.support.spark import SPARK_MARKS
+from tests.support.told import START, START_MS, a_run, at, frame, told
+
+pytestmark = SPARK_MARKS
+
+# Made at 2026-01-31T09:59:59Z.
+ULID = "01KG9QXF8R0000000000000000"
+
+# `a` fails, is retried and completes; `b` dies at once, is replayed and completes; `c` waits.
+STORY = [
+    told(0, "waiting", "a"),
+    *a_run(10, "a", fails="row 7 of 'x.csv'"),
+    told(13, "retry-scheduled", "a", attempt=2, backoff_ms=500),
+    told(600, "waiting", "a"),
+    *a_run(605, "a", attempt=2, us=4_000),
+    told(0, "waiting", "b"),
+    *a_run(20, "b", fails="no such thing"),
+    told(23, "dlq", "b", attempt=1, reason="unrecoverable"),
+    told(61_000, "waiting", "b"),
+    *a_run(61_003, "b"),
+    told(700, "waiting", "c"),
+    told(0, "drained", None),
+]
+
+
+@pytest.fixture(scope="module")
+def kept(request):
+    """`kept(events)`: bronze, runs and jobs of events."""
+    spark = request.getfixturevalue("spark")
+
+    def make(events):
+        rows = bronze.events(frame(spark, events), "b-0")
+        of_jobs = lived(rows)
+        made = runs(of_jobs)
+        return rows, made, jobs(of_jobs, made)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def story(kept):
+    """Bronze, runs and jobs of the story; the order in which it came does not matter."""
+    return kept(reversed(STORY))
+
+
+def picked(frame, *names, order):
+    """Values of some columns; instants as ms since the beginning."""
+    kinds = dict(frame.dtypes)
+    columns = [
+        (F.unix_millis(name) - START_MS if kinds[name] == "timestamp" else F.col(name)).alias(name)
+        for name in names
+    ]
+    return [tuple(row) for row in frame.orderBy(*order).select(*columns).collect()]
+
+
+def test_a_run_says_how_it_waited_ran_and_ended_and_what_came_then(story):
+    _, made, _ = story
+    names = ("job_id", "life", "attempt", "started_at", "ended_at", "waited_ms", "ran_us",
+             "outcome", "then", "backoff_ms", "error")  # fmt: skip
+    assert picked(made, *names, order=("job_id", "life", "attempt")) == [
+        ("a", 1, 1, 10, 12, 10, 2_000, "failed", "retry", 500, "row 7 of 'x.csv'"),
+        ("a", 1, 2, 605, 609, 5, 4_000, "completed", None, None, None),
+        ("b", 1, 1, 20, 22, 20, 2_000, "failed", "dead", None, "no such thing"),
+        ("b", 2, 1, 61_003, 61_005, 3, 2_000, "completed", None, None, None),
+    ]
+
+
+def test_a_job_says_when_it_came_how_it_stands_and_what_it_took(story):
+    _, _, made = story
+    names = ("job_id", "arrived_at", "finished_at", "outcome", "lives", "attempts", "failures",
+             "retries", "waited_ms", "ran_us", "total_ms", "dlq_reason", "error")  # fmt: skip
+    assert picked(made, *names, order=("job_id",)) == [
+        ("a", 0, 609, "completed", 1, 2, 1, 1, 10, 6_000, 609, None, "row 7 of 'x.csv'"),
+        # Replayed: what it took counts from then.
+        ("b", 0, 61_005, "completed", 2, 2, 1, 0, 20, 4_000, 5, None, "no such thing"),
+        ("c", 700, None, "waiting", 1, 0, 0, 0, None, None, None, None, None),
+    ]
+
+
+def test_events_that_come_twice_change_nothing(kept, story):
+    again = [
+        *STORY,
+        *STORY,
+        # The same thing, told a second time under an id of its own.
+        told(10, "active", "a", attempt=1, wait_ms=10, created_at=at(0), entry_seq=7),
+        told(12, "failed", "a", attempt=1, reason="row 7 of 'x.csv'", duration_us=2_000,
+             entry_seq=8),
+    ]  # fmt: skip
+    _, twice_runs, twice_jobs = kept(again)
+    _, once_runs, once_jobs = story
+    assert sorted(twice_runs.collect()) == sorted(once_runs.collect())
+    assert sorted(twice_jobs.collect(), key=str) == sorted(once_jobs.collect(), key=str)
+
+
+def test_a_job_that_is_dead_says_why_and_one_that_never_ran_has_no_run(kept):
+    _, made, found = kept([
+        told(0, "waiting", "a"),
+        told(5, "dlq", "a", attempt=0, reason="malformed"),
+    ])  # fmt: skip
+    assert made.count() == 0
+    names = ("outcome", "attempts", "dlq_reason", "finished_at", "total_ms")
+    assert picked(found, *names, order=("job_id",)) == [("dead", 0, "malformed", 5, 5)]
+
+
+def test_a_run_without_an_end_is_open_and_one_without_a_beginning_has_no_start(kept):
+    _, made, found = kept([
+        told(0, "active", "a", attempt=1, wait_ms=40, created_at=at(-40)),
+        told(9, "completed", "b", attempt=2, duration_us=5),
+    ])  # fmt: skip
+    names = ("job_id", "started_at", "ended_at", "waited_ms", "outcome")
+    assert picked(made, *names, order=("job_id",)) == [
+        ("a", 0, None, 40, "open"),
+        ("b", None, 9, None, "completed"),
+    ]
+    assert picked(found, "job_id", "outcome", order=("job_id",)) == [
+        ("a", "active"),
+        ("b", "completed"),
+    ]
+
+
+def test_clocks_that_differ_make_no_duration_negative(kept):
+    _, made, found = kept([
+        told(0, "waiting", ULID, entry_ms=0),
+        told(-50, "active", ULID, attempt=1, wait_ms=0, created_at=at(0), entry_ms=1),
+        told(-40, "completed", ULID, attempt=1, duration_us=3, entry_ms=2),
+    ])  # fmt: skip
+    assert picked(made, "waited_ms", order=("job_id",)) == [(0,)]
+    assert picked(found, "total_ms", order=("job_id",)) == [(0,)]
+
+
+def test_a_minute_counts_what_came_ran_and_ended_in_it(spark, story):
+    _, made, found = story
+    gaps = bronze.gaps(story[0])
+    every = periods(made, found, gaps, slo=Slo(within_ms=500, target=0.5))
+    minutes = rows_of(MINUTES, every)
+    counted = ("period", "arrivals", "runs", "completed", "dead", "failures", "retries")
+    # The story begins a second before a minute ends.
+    assert picked(minutes, *counted, order=("period",)) == [
+        (-59_000, 3, 3, 1, 0, 2, 1),
+        (61_000, 0, 1, 1, 0, 0, 0),
+    ]
+    [first, last] = minutes.orderBy("period").collect()
+    assert (first["failure_rate"], first["retry_rate"], first["retry_amplification"]) == (
+        pytest.approx(2 / 3), pytest.approx(1 / 3), 1.5,
+    )  # fmt: skip
+    assert (first["wait_p50_ms"], first["run_p50_ms"], first["total_p50_ms"]) == (10, 2, 609)
+    assert first["handler_seconds"] == pytest.approx(0.008)
+    assert first["throughput_per_s"] == pytest.approx(1 / 60)
+    assert (first["slo_good"], first["slo_burn"]) == (0, 2.0)
+    assert (last["slo_good"], last["slo_burn"]) == (1, 0.0)
+    assert (first["hour"], last["hour"]) == ("2026-01-31T09", "2026-01-31T10")
+    assert first["is_complete"]
+    assert picked(rows_of(HOURS, every), "period", "runs", order=("period",)) == [
+        (1_000 - 3_600_000, 3),
+        (1_000, 1),
+    ]
+    [day] = rows_of(DAYS, every).collect()
+    assert (day["arrivals"], day["runs"], day["completed"], day["day"]) == (3, 4, 2, "2026-01-31")
+
+
+def test_failures_are_counted_by_what_went_wrong(kept):
+    _, made, found = kept([
+        *a_run(0, "a", fails="row 7 of 'x.csv'"),
+        *a_run(1, "b", fails="row 12 of 'other file'"),
+        told(5, "dlq", "b", attempt=1, reason="retries_exhausted"),
+    ])  # fmt: skip
+    names = ("kind", "reason", "error", "failures")
+    assert picked(failures(made, found), *names, order=("kind",)) == [
+        ("job", "retries_exhausted", "row 12 of 'other file'", 1),
+        ("run", "error", "row 7 of 'x.csv'", 2),
+    ]
+
+
+def test_a_gap_makes_the_time_until_the_next_event_incomplete(spark, kept):
+    lost = told(2_000, "data-loss", None, lost=25, reason="25 events are missing")
+    rows, made, found = kept([
+        *a_run(0, "a"),
+        lost | {"event_at": None},
+        *a_run(120_000, "b"),
+        *a_run(240_000, "c"),
+    ])  # fmt: skip
+    gaps = bronze.gaps(rows)
+    names = ("after_id", "from_at", "to_at", "lost")
+    assert picked(gaps, *names, order=("after_id",)) == [
+        (f"{START_MS + 2_000}-0", 2_000, 120_000, 25)
+    ]
+    minutes = rows_of(MINUTES, periods(made, found, gaps, slo=Slo()))
+    assert picked(minutes.where("runs > 0"), "period", "is_complete", order=("period",)) == [
+        (-59_000, True),
+        (61_000, False),
+        (181_000, True),
+    ]
+
+
+def test_every_event_is_kept_with_the_bucket_of_its_job(spark):
+    rows = bronze.events(
+        frame(
+            spark, [told(0, "waiting", ULID), told(1, "waiting", "mine"), told(2, "drained", None)]
+        ),
+        "b-0",
+    )
+    assert rows.columns == BRONZE.names
+    found = [(row["bucket"], row["day"]) for row in rows.orderBy("entry_at").collect()]
+    assert found[0] == ("2026-01-31T09-50", "2026-01-31")
+    assert found[1][0].startswith("id-")
+    assert found[2][0] is None
+
+
+def test_a_ulid_tells_when_it_was_made_and_other_ids_tell_nothing(spark):
+    ids = [(ULID,), (ULID.lower(),), ("8" + ULID[1:],), (ULID[:-1],), ("order-7",)]
+    made = spark.createDataFrame(ids, "id string").select(
+        F.unix_millis(instants.ulid_time(F.col("id")))
+    )
+    assert [row[0] for row in made.collect()] == [START_MS, None, None, None, None]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Kathmandu", "America/New_York"])
+def test_days_and_hours_are_utc_in_every_time_zone(spark, zone):
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        one = spark.createDataFrame([(START_MS,)], "ms long").select(
+            F.timestamp_millis("ms").alias("at")
+        )
+        at_it = F.col("at")
+        [row] = one.select(instants.day(at_it), instants.hour(at_it)).collect()
+        [[begin]] = one.select(F.unix_millis(instants.period(at_it, instants.DAY_MS))).collect()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+    assert tuple(row) == ("2026-01-31", "2026-01-31T09")
+    assert begin == int(START.replace(hour=0, minute=0, second=0).timestamp() * 1_000)
+
+
+TRACE = """Traceback (most recent call last):
+  File "/srv/app/worker.py", line 10, in run
+  File "/srv/app/orders.py", line 222, in total
+  File "C:\\\\app\\\\money.py", line 7, in parse
+ValueError: {}
+"""
+
+
+def test_errors_are_the_same_if_only_particulars_differ(spark):
+    texts = [
+        ("ValueError: row 7 of 'a.csv' is 0xFF", TRACE),
+        ("ValueError: row 1,234 of 'b.csv' is 0x0A", TRACE.replace("222", "230")),
+        ("ValueError: row 7 of 'a.csv' is 0xFF", TRACE.replace("parse", "load")),
+        ("TypeError: row 7 of 'a.csv' is 0xFF", TRACE),
+        ("ValueError: job 01KG9QXF8R0000000000000000 and 8d3a7f00-0000-4000-8000-00000000abcd", ""),
+        ("ValueError: job 01KG9QXF8R1111111111111111 and 9d3a7f00-0000-4000-8000-00000000abcd", ""),
+        (None, None),
+    ]
+    error, trace = F.col("error"), F.col("trace")
+    rows = (
+        spark.createDataFrame(texts, "error string, trace string")
+        .select(
+            fingerprints.of_error(error, trace).alias("print"),
+            fingerprints.normalised(fingerprints.message_of(error)).alias("message"),
+            fingerprints.top_frames(trace).alias("frames"),
+        )
+        .collect()
+    )
+    prints = [row["print"] for row in rows]
+    assert prints[0] == prints[1]
+    assert prints[4] == prints[5]
+    assert len({*prints}) == 5
+    assert prints[6] is None
+    assert rows[0]["message"] == "row # of '…' is #"
+    assert rows[0]["frames"] == "money.py:parse < orders.py:total < worker.py:run"
+    assert rows[4]["message"] == "job # and #"
