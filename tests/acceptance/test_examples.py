@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.spark import EXAMPLES as SPARK_EXAMPLES
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 MAX_LINES = 60
@@ -153,7 +155,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_every_example_says_what_it_is_meant_to_say_and_none_is_left_out():
-    assert sorted([*SAYS, "demo.py"]) == NAMES
+    assert sorted([*SAYS, *SPARK_EXAMPLES, "demo.py"]) == NAMES
 
 
 @pytest.mark.parametrize("name", sorted(SAYS))

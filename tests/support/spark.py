@@ -42,3 +42,19 @@ def why_no_java() -> str | None:
     if version is None or version < OLDEST_JAVA:
         return f"Spark needs Java {OLDEST_JAVA} or newer, and {java} is {version}"
     return None
+
+
+EXAMPLES = {
+    "spark_events.py": [
+        r"rows in the lake: 100\n",
+        r"rows in the lake: 101\n",
+        r"delayed reminder 1\n",
+        r"waiting welcome 100\n",
+    ],
+    "spark_sink.py": [
+        r'bill 3 \{"who": "ada", "due": 3\.5\}',
+        r'bill 5 \{"who": "eve", "due": 0\.99\}',
+        r"billed, each once: \['ada', 'bob', 'eve'\]",
+    ],
+}
+"""What each example that needs Spark must print, in this order, other lines in between."""

@@ -26,7 +26,7 @@ from chasquimq.wire.entry import MAX_NAME_BYTES
 from chasquimq.wire.envelope import encode_with_retry
 from chasquimq.wire.retry import BackoffSpec, RetryOverride
 
-_MEANINGS: dict[str, tuple[tuple[type[DataType], ...], str]] = {
+MEANINGS: dict[str, tuple[tuple[type[DataType], ...], str]] = {
     "name": ((StringType,), "text"),
     "job_id": ((StringType,), "text"),
     "delay_ms": ((IntegralType,), "a whole number of milliseconds"),
@@ -58,9 +58,9 @@ class Layout:
 def layout(schema: StructType, options: SinkOptions) -> Layout:
     """Look at the columns, before anything is written; `ConfigError` if they will not do."""
     names = schema.fieldNames()
-    special = tuple(name for name in names if name in _MEANINGS and name != options.payload_column)
+    special = tuple(name for name in names if name in MEANINGS and name != options.payload_column)
     for name in special:
-        kinds, rule = _MEANINGS[name]
+        kinds, rule = MEANINGS[name]
         found = schema[name].dataType
         if not isinstance(found, kinds):
             _refuse(f"column {name!r} is {found.simpleString()}: it must be {rule}")
@@ -101,7 +101,7 @@ class JobMaker:
         empty = [None] * count
         given = {name: _values(batch.column(name), name) for name in self._plan.special}
         name, job_id, delay_ms, run_at, attempts, backoff = (
-            given.get(each, empty) for each in _MEANINGS
+            given.get(each, empty) for each in MEANINGS
         )
         for row, data in enumerate(self._payloads(batch)):
             yield self._job(

@@ -1,0 +1,101 @@
+"""Rows become jobs whose ids stay the same; user data takes the type it is asked for."""
+
+from collections import Counter
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from random import Random
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from chasquimq.spark.data import as_json, shaped
+from chasquimq.spark.options import SinkOptions, read_options
+from chasquimq.spark.sink_rows import JobMaker, layout
+from chasquimq.wire.ids import ulid_time_ms
+
+OPTIONS = read_options(SinkOptions, {"queue": "q", "redis_url": "redis://h:1"})
+SCHEMA = StructType([StructField("name", StringType()), StructField("n", LongType())])
+
+
+def ids_of(rows, *, run_id="r", partition=0):
+    maker = JobMaker(layout(SCHEMA, OPTIONS), OPTIONS, run_id, partition)
+    batch = pa.RecordBatch.from_pylist([{"name": name, "n": n} for name, n in rows])
+    return [job.id for job in maker.jobs(batch, 1_700_000_000_000)]
+
+
+ROWS = [("mail", number % 40) for number in range(100)] + [(None, 1)]
+
+
+def test_ids_are_the_same_in_any_order_and_none_is_twice():
+    mixed = Random(7).sample(ROWS, len(ROWS))  # noqa: S311 -- any order will do
+    assert Counter(ids_of(ROWS)) == Counter(ids_of(mixed))
+    assert len(set(ids_of(ROWS))) == len(ROWS)
+
+
+def test_equal_rows_of_other_runs_and_partitions_are_other_jobs():
+    one, other, elsewhere = ids_of(ROWS), ids_of(ROWS, run_id="s"), ids_of(ROWS, partition=1)
+    assert len({*one, *other, *elsewhere}) == 3 * len(ROWS)
+
+
+def test_an_id_is_not_taken_for_one_that_holds_a_time():
+    assert {ulid_time_ms(each) for each in ids_of(ROWS)} == {None}
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "as_type"),
+    [
+        (5, IntegerType(), 5),
+        (5.0, IntegerType(), 5),
+        (5.5, IntegerType(), None),
+        (1 << 31, IntegerType(), None),
+        (1 << 31, LongType(), 1 << 31),
+        ("5", IntegerType(), None),
+        (5, DoubleType(), 5.0),
+        ("many", DoubleType(), None),
+        (True, BooleanType(), True),
+        (1, BooleanType(), None),
+        (b"x", BinaryType(), b"x"),
+        ({"a": 1}, StringType(), '{"a": 1}'),
+        ("text", StringType(), "text"),
+        ("1.005", DecimalType(5, 2), Decimal("1.00")),
+        ("123456", DecimalType(5, 2), None),
+        ("2026-05-01", DateType(), date(2026, 5, 1)),
+        ("soon", DateType(), None),
+        ("2026-05-01T00:00:00+00:00", TimestampType(), datetime(2026, 5, 1, tzinfo=UTC)),
+        ([1, "x"], ArrayType(LongType()), [1, None]),
+        (7, ArrayType(LongType()), None),
+        ({"a": 1}, MapType(StringType(), LongType()), [("a", 1)]),
+        ({"n": "x"}, SCHEMA, {"name": None, "n": None}),
+        (None, SCHEMA, None),
+    ],
+)
+def test_a_value_takes_the_type_asked_for_or_is_null_there(value, kind, as_type):
+    assert shaped(value, kind) == as_type
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"a": [1, None, "é"]}, '{"a": [1, null, "é"]}'),
+        (b"\x00\xff", '"AP8="'),
+        ({1: 2, (3, 4): b""}, '{"1": 2, "[3, 4]": ""}'),
+        (datetime(2026, 5, 1, tzinfo=UTC), '"2026-05-01T00:00:00+00:00"'),
+    ],
+)
+def test_anything_a_payload_can_hold_is_json(value, text):
+    assert as_json(value) == text
