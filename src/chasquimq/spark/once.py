@@ -1,0 +1,2 @@
+"""placeholder"""
+process_batch = None
