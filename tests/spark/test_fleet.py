@@ -1,6 +1,7 @@
 """Spark as a fleet of workers: the same as an ordinary worker, as far as a queue can tell."""
 
 import asyncio
+import importlib.util
 import threading
 import time
 
@@ -206,6 +207,10 @@ def test_a_function_of_columns_gets_batches_and_answers_row_by_row(queue, fleet,
             return table["x"] * 2
         return [x * 2 for x in table["x"].to_pylist()]
 
+    if shape == "pandas" and importlib.util.find_spec("pandas") is None:
+        with pytest.raises(ConfigError, match="needs pandas"):
+            fleet(double, batch=shape)
+        return
     worker = fleet(double, batch=shape, batch_size=100, schema="x long", store_results=True)
     worker.run(until_idle=True)
     assert [queue.get_job_result(f"j{number}") for number in range(500)] == [

@@ -85,11 +85,7 @@ class Reader(Role):
         """Create the group if need be; a queue that another group reads is refused."""
         other = await self.connection.run(stream.join(self._keys, self._config.group))
         if other:
-            msg = (
-                f"queue {self._keys.name!r} is read by group {other!r}: two groups on one queue "
-                f"would lose jobs; use group={other!r}, or destroy that group first"
-            )
-            raise ConfigError(msg)
+            raise ConfigError(other_group(self._keys.name, other))
         is_paused = await self.connection.run(pause.is_paused(self._keys))
         self._gate.set_pause(queue=is_paused)
 
@@ -302,3 +298,11 @@ class Reader(Role):
                 self._executor.submit(fit)
             else:
                 self._on_unfit(fit)
+
+
+def other_group(queue: str, group: str) -> str:
+    """Why a queue that another group reads is refused."""
+    return (
+        f"queue {queue!r} is read by group {group!r}: two groups on one queue "
+        f"would lose jobs; use group={group!r}, or destroy that group first"
+    )

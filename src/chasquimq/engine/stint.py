@@ -15,8 +15,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from chasquimq.broker import locks, pause, stream
+from chasquimq.broker.call import Call
 from chasquimq.broker.connection import Connection
 from chasquimq.broker.limits import Taken
+from chasquimq.broker.stream import Delivery
 from chasquimq.clock import Clock
 from chasquimq.config import ConsumerConfig
 from chasquimq.engine.intake import InHand, gated, intake
@@ -125,19 +127,12 @@ class StintIntake:
         held = await self._connection.run(
             stream.pending(self._keys, config.group, config.consumer_id)
         )
-        # What is idle for a whole lease can be claimed as it is. Its count may be that of a
-        # delivery which was handed back, and so is not one too few.
-        left = [each for each in held if each.idle_ms < config.claim_min_idle_ms]
+        left = left_behind(held, config.claim_min_idle_ms)
         if not left:
             return
         log.info("%s takes up %d deliveries that were left under its name", config.consumer_id,
                  len(left), extra={"queue": self._keys.name})  # fmt: skip
-        for each in left:
-            each.deliveries += 1
-        call = stream.hand_back(
-            self._keys, config.group, config.consumer_id, left, idle_ms=IDLE_FOR_ALL_MS
-        )
-        await self._connection.run(call)
+        await self._connection.run(let_go(self._keys, config, left))
 
     async def _recover(self, may_go_on: Callable[[], bool]) -> Taken:
         """The oldest entry whose lease ran out, once everything else is settled."""
@@ -186,3 +181,20 @@ class StintIntake:
         self._on_end(end)
         await asyncio.sleep(_STOP_S)
         return Taken()
+
+
+def left_behind(held: list[Delivery], lease_ms: int) -> list[Delivery]:
+    """Of what a name holds, that which nobody could claim yet; the run under way counts.
+
+    What is idle for a whole lease can be claimed as it is, and its count is left alone: that of a
+    delivery which was handed back is not one too few.
+    """
+    left = [each for each in held if each.idle_ms < lease_ms]
+    for each in left:
+        each.deliveries += 1
+    return left
+
+
+def let_go(keys: QueueKeys, config: ConsumerConfig, left: list[Delivery]) -> Call[int]:
+    """The call that makes them claimable at once, by anybody."""
+    return stream.hand_back(keys, config.group, config.consumer_id, left, idle_ms=IDLE_FOR_ALL_MS)

@@ -1,5 +1,6 @@
 """`SparkWorker`: Spark's executors as the workers of a queue."""
 
+import importlib.util
 import logging
 import os
 import threading
@@ -193,9 +194,7 @@ class SparkWorker:
             log.info("fleet %s of %d slots on queue %s at %s", recipe.fleet, recipe.slots,
                      recipe.queue, target.safe_text)  # fmt: skip
             is_idle = inspect.is_idle(keys)
-            self._work(
-                spark, recipe, permit, lambda: until_idle and connection.run(is_idle)
-            )
+            self._work(spark, recipe, permit, lambda: until_idle and connection.run(is_idle))
             log.info("fleet %s has stopped", recipe.fleet)
 
     def stop(self, *, force: bool = False) -> None:
@@ -309,6 +308,9 @@ def _batching(
         return None
     if shape not in SHAPES:
         msg = f"batch is {shape!r}: use one of {', '.join(SHAPES)}, or None for job by job"
+        raise ConfigError(msg)
+    if shape == "pandas" and importlib.util.find_spec("pandas") is None:
+        msg = "batch='pandas' needs pandas, which is not installed: install it, or use 'arrow'"
         raise ConfigError(msg)
     ready = schema if isinstance(schema, StructType) else None
     vector_schema(ready)

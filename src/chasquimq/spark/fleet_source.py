@@ -104,6 +104,4 @@ class FleetReader(DataSourceStreamReader):
             self._links.run(keys, pause.wait_for_resume(keys, after=b"$", block_ms=_LOOK_MS))
             return False
         after = str(found.newest).encode()
-        return self._links.run(
-            keys, stream.wait_for_entry(keys, after=after, block_ms=_LOOK_MS)
-        )
+        return self._links.run(keys, stream.wait_for_entry(keys, after=after, block_ms=_LOOK_MS))
