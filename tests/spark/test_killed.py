@@ -187,22 +187,17 @@ def test_a_fleet_whose_driver_is_killed_is_taken_up_by_the_next(
     assert (queue.counts().active, queue.peek_dlq()) == (0, [])
 
 
-def test_a_fleet_whose_processes_are_killed_loses_nothing_and_gives_up_only_the_killer(
-    queue, start_driver, ran
+def test_a_job_that_kills_its_process_costs_its_own_runs_and_nobody_elses(
+    spark, server, queue_name, queue, ran
 ):
     queue.add("poison", 0)
-    add_numbers(queue, 1_000)
-    driver = start_driver("fleet")
-    eventually_sync(lambda: len(ran()) > 200 or not driver.is_running(), timeout=90)
-    assert driver.is_running(), driver.wait()
-    assert driver.kill("pyspark.daemon") >= 1
-    code, told = driver.wait()
-    assert code == 0, told
+    add_numbers(queue, 500)
+    spark_driver.fleet(spark, {"queue": queue_name, "url": server.url}).run(until_idle=True)
 
     runs = ran()
     assert runs.pop("poison:0") == 3
-    assert len(runs) == 1_000
-    # The killer's own kills, and the one above, of every slot.
-    assert sum(runs.values()) - 1_000 <= (3 + 2) * IN_HAND
+    assert len(runs) == 500
+    # It takes company with it once; after that it runs alone.
+    assert sum(runs.values()) - 500 <= IN_HAND + 2 * 2 * IN_HAND
     [letter] = queue.peek_dlq()
     assert (letter["name"], letter["attempts"]) == ("poison", 3)

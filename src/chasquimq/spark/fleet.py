@@ -12,7 +12,8 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
@@ -24,7 +25,7 @@ from chasquimq.broker.options import ConnectionOptions
 from chasquimq.broker.url import DEFAULT_URL, URL_VARIABLE, parse_url
 from chasquimq.clock import monotonic_s
 from chasquimq.config import RetryConfig
-from chasquimq.errors import ChasquiError, ConfigError
+from chasquimq.errors import ChasquiError, ConfigError, ConnectionFailedError
 from chasquimq.given import chosen
 from chasquimq.spark.fleet_source import bound
 from chasquimq.spark.leaders import Leaders
@@ -42,15 +43,11 @@ log = logging.getLogger("chasquimq.spark")
 _LOOK_S = 0.2
 # Before a query that lost a process is started again.
 _RESTART_S = 0.5
-# What Spark says when a process died. Anything else is a mistake that would only come again.
-_LOST_A_PROCESS = (
-    "Python worker exited unexpectedly",
-    "Python worker failed to connect back",
-    "ExecutorLostFailure",
-    "Connection reset",
-    "EOFException",
-    "Broken pipe",
-)
+# A query that fails so often without finishing a batch is given up. A job that kills its process
+# runs less often, unless it was given a larger budget.
+_MOST_FAILURES = 50
+# An error of Python, raised in a task, has one of these in its text; a process that died has not.
+_TRACEBACK = "Traceback (most recent call last)"
 
 
 class SparkWorker:
@@ -238,28 +235,26 @@ class SparkWorker:
         self, spark: SparkSession, recipe: Recipe, permit: Permit, is_done: Callable[[], bool]
     ) -> None:
         source = bound(recipe)
-        spark.dataSource.register(source)
+        failures = 0
         while not self._stop.is_set():
-            query = self._query = (
-                spark.readStream.format(source.name())
-                .load()
-                .writeStream.format("noop")
-                .queryName(f"chasquimq {recipe.fleet} {recipe.queue} {uuid.uuid4().hex[:8]}")
-                .start()
-            )
             try:
-                self._watch(query, is_done)
-            except StreamingQueryException as error:
-                if not _lost_a_process(error):
+                spark.dataSource.register(source)
+                query = self._query = _started(spark, source.name(), recipe)
+                try:
+                    self._watch(query, is_done)
+                finally:
+                    if self._stop.is_set() or query.isActive:
+                        permit.release()
+                        self._end(query)
+            except (PySparkException, Py4JJavaError) as error:
+                has_worked = self._query is not None and self._query.lastProgress is not None
+                failures = 1 if has_worked else failures + 1
+                if _is_a_mistake(error) or failures > _MOST_FAILURES:
                     raise
                 log.warning("fleet %s lost a process, its jobs are taken up again: %s",
                             recipe.fleet, _first_line(error),
                             extra={"queue": recipe.queue})  # fmt: skip
                 self._stop.wait(_RESTART_S)
-            finally:
-                if self._stop.is_set() or query.isActive:
-                    permit.release()
-                    self._end(query)
 
     def _watch(self, query: StreamingQuery, is_done: Callable[[], bool]) -> None:
         """Return when it is time to stop; raise what ended the query."""
@@ -288,6 +283,17 @@ class SparkWorker:
                 time.sleep(_LOOK_S / 4)
         finally:
             query.stop()
+
+
+def _started(spark: SparkSession, format_name: str, recipe: Recipe) -> StreamingQuery:
+    """A query of the fleet, under a name that no other has had."""
+    return (
+        spark.readStream.format(format_name)
+        .load()
+        .writeStream.format("noop")
+        .queryName(f"chasquimq {recipe.fleet} {recipe.queue} {uuid.uuid4().hex[:8]}")
+        .start()
+    )
 
 
 def _checked(handler: SlotHandler, app_dir: str | None) -> Any:  # noqa: ANN401 -- what it means
@@ -327,9 +333,10 @@ def _require_positive(**given: float) -> None:
             raise ConfigError(msg)
 
 
-def _lost_a_process(error: StreamingQueryException) -> bool:
+def _is_a_mistake(error: Exception) -> bool:
+    """Whether it would come again: what Python raised in a task, but for a server that was away."""
     text = str(error)
-    return any(words in text for words in _LOST_A_PROCESS)
+    return _TRACEBACK in text and ConnectionFailedError.__name__ not in text
 
 
 def _first_line(error: Exception) -> str:
