@@ -12,6 +12,7 @@ from chasquimq.broker.url import parse_url
 from chasquimq.config import ConsumerConfig, RateLimitScope, RetryConfig, SchedulerConfig, ttl_secs
 from chasquimq.engine import signals
 from chasquimq.engine.crew import Crew
+from chasquimq.engine.intake import MakeIntake, intake
 from chasquimq.engine.scribe import Scribe
 from chasquimq.engine.threads import Threads
 from chasquimq.engine.traces import Traces
@@ -131,6 +132,7 @@ class Worker:
         self._is_paused = self._is_ready = False
         self._decided = asyncio.Event()
         self._listeners = Listeners(EVENTS.__contains__, ", ".join(EVENTS))
+        self._make_intake: MakeIntake = intake
 
     def __repr__(self) -> str:
         """Show live state."""
@@ -309,7 +311,14 @@ class Worker:
         if self._monitor is not None:
             self._monitor.start(self._watched())
             afterwards.push_async_callback(self._monitor.end)
-        crew = Crew(self._target, self._config, handler, options=self._options, tell=self._tell)
+        crew = Crew(
+            self._target,
+            self._config,
+            handler,
+            options=self._options,
+            tell=self._tell,
+            make_intake=self._make_intake,
+        )
         if self._is_paused:
             crew.pause()
         if self._handle_signals:

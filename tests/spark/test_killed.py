@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from chasquimq.config import ConsumerConfig
 from chasquimq.wire.codec import unpack
 from chasquimq.wire.envelope import decode
 from chasquimq.wire.keys import QueueKeys
@@ -148,3 +149,55 @@ def test_a_write_killed_midway_and_run_again_adds_every_job_once(
     entries = server.client().xrange(QueueKeys(queue_name).stream)
     numbers = Counter(unpack(decode(fields[b"d"]).payload)["n"] for _, fields in entries)
     assert numbers == dict.fromkeys(range(JOBS), 1)
+
+
+# What a slot may have in hand: what runs, and what it read ahead.
+IN_HAND = spark_driver.FLEET_CONCURRENCY + ConsumerConfig().batch
+
+
+@pytest.fixture
+def ran(server, queue_name):
+    """How often each job ran, by name and number."""
+    client, key = server.client(), f"ran-{queue_name}"
+    yield lambda: {field.decode(): int(count) for field, count in client.hgetall(key).items()}
+    client.delete(key)
+
+
+def add_numbers(queue, count):
+    for at in range(0, count, 500):
+        queue.add_bulk([{"name": "n", "data": at + number} for number in range(500)])
+
+
+def test_a_fleet_whose_driver_is_killed_is_taken_up_by_the_next(
+    spark, server, queue_name, queue, start_driver, ran
+):
+    add_numbers(queue, 1_000)
+    driver = start_driver("fleet")
+    eventually_sync(lambda: len(ran()) > 100 or not driver.is_running(), timeout=90)
+    assert driver.is_running(), driver.wait()
+    driver.kill()
+    driver.wait()
+    assert 0 < len(ran()) < 1_000
+
+    told = {"queue": queue_name, "url": server.url}
+    spark_driver.fleet(spark, told).run(until_idle=True)
+    runs = ran()
+    assert len(runs) == 1_000
+    assert sum(runs.values()) - 1_000 <= 2 * IN_HAND
+    assert (queue.counts().active, queue.peek_dlq()) == (0, [])
+
+
+def test_a_job_that_kills_its_process_costs_its_own_runs_and_nobody_elses(
+    spark, server, queue_name, queue, ran
+):
+    queue.add("poison", 0)
+    add_numbers(queue, 500)
+    spark_driver.fleet(spark, {"queue": queue_name, "url": server.url}).run(until_idle=True)
+
+    runs = ran()
+    assert runs.pop("poison:0") == 3
+    assert len(runs) == 500
+    # It takes company with it once; after that it runs alone.
+    assert sum(runs.values()) - 500 <= IN_HAND + 2 * 2 * IN_HAND
+    [letter] = queue.peek_dlq()
+    assert (letter["name"], letter["attempts"]) == ("poison", 3)

@@ -1,23 +1,32 @@
 """A Spark driver in a process of its own, to be killed: `python spark_driver.py '{...}'`.
 
 `events`: stream the events of a queue into a folder, in small batches. `jobs`: write numbers as
-jobs of a queue, slowly, under a run id.
+jobs of a queue, slowly, under a run id. `fleet`: run the jobs of a queue until there is none left.
 """
 
 import json
+import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 
+import redis
 from pyspark.sql import DataFrame, SparkSession
 
-from chasquimq.spark import session
+from chasquimq import Job
+from chasquimq.spark import SparkWorker, session
+
+FLEET_CONCURRENCY = 4
 
 
 def main(told: dict[str, str], config: dict[str, str]) -> None:
     """Do what was told until it is done, or until the end of this process."""
     spark = session("killed", config)
     options = {"redis_url": told["url"], "queue": told["queue"]}
+    if told["what"] == "fleet":
+        fleet(spark, told).run(until_idle=True)
+        return
     if told["what"] == "jobs":
         frame = numbers(spark, int(told["rows"]), slowly)
         frame.write.format("chasquimq").options(**options, runId="r", chunkRows="50").mode(
@@ -36,6 +45,27 @@ def main(told: dict[str, str], config: dict[str, str]) -> None:
         .start()
     )
     query.awaitTermination()
+
+
+def fleet(spark: SparkSession, told: dict[str, str]) -> SparkWorker:
+    """Slots that note each run on the server; a job `poison` kills the process it runs in."""
+    url, ran = told["url"], f"ran-{told['queue']}"
+
+    def note(job: Job) -> None:
+        redis.Redis.from_url(url).hincrby(ran, f"{job.name}:{job.data}", 1)
+        if job.name == "poison":
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(0.01)
+
+    return SparkWorker(
+        told["queue"],
+        note,
+        spark=spark,
+        redis_url=url,
+        concurrency=FLEET_CONCURRENCY,
+        max_attempts=3,
+        linger_ms=200,
+    )
 
 
 def numbers(

@@ -1,8 +1,13 @@
-"""Read-only: how deep a queue is, and how late its oldest job. The engine never uses this."""
+"""Read-only: how deep a queue is, how late its oldest job, whether there is one to take.
+
+The engine never uses this.
+"""
+
+from dataclasses import dataclass
 
 from hiredis import ReplyError
 
-from chasquimq.broker import inspect
+from chasquimq.broker import inspect, pages, pause
 from chasquimq.broker.call import Call, Reply, Steps, all_checked, call, checked, command, together
 from chasquimq.metrics import QueueDepths
 from chasquimq.wire.ids import StreamId
@@ -32,6 +37,33 @@ def backlog(keys: QueueKeys, group: str) -> Steps[QueueDepths]:
         dead=counts.dead,
         lag_ms=max(0, now_ms - born_ms),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Whether a worker that reads now would be given something."""
+
+    is_there: bool
+    is_paused: bool
+    newest: StreamId
+    """The id after which the next entry will be."""
+
+
+def work(keys: QueueKeys, group: str, *, min_idle_ms: int) -> Call[Work]:
+    """Whether an entry waits, or one whose lease ran out; nothing while the queue is paused."""
+    counted = inspect.counts(keys, group)
+    headed = pages.head(keys.stream)
+    asked = pause.is_paused(keys)
+    idle = command("XPENDING", keys.stream, group, "IDLE", min_idle_ms, "-", "+", 1)
+
+    def read(replies: list[Reply]) -> Work:
+        is_paused = asked.parse(replies[:1])
+        counts, head = counted.parse(replies[3:]), headed.parse(replies[1:2])
+        has_orphan = not isinstance(replies[2], ReplyError) and bool(replies[2])
+        is_there = not is_paused and (counts.waiting > 0 or has_orphan)
+        return Work(is_there, is_paused, head.last)
+
+    return Call([*asked.requests, *headed.requests, idle, *counted.requests], read)
 
 
 def _read_after(groups: Reply, group: str) -> bytes:

@@ -1,7 +1,7 @@
-"""Leader locks: take or renew one with a holder's token, and release it."""
+"""Leader locks: take or renew one with a holder's token, ask who holds it, and release it."""
 
 from chasquimq.broker import scripts
-from chasquimq.broker.call import Call
+from chasquimq.broker.call import Call, call
 
 
 def lead(lock: bytes, holder: str, ttl_s: int) -> Call[bool]:
@@ -14,3 +14,8 @@ def lead(lock: bytes, holder: str, ttl_s: int) -> Call[bool]:
 def release(lock: bytes, holder: str) -> Call[bool]:
     """Give the lock up if it is ours."""
     return scripts.RELEASE.call({"lock": lock}, {"holder": holder}, read=bool, repeatable=True)
+
+
+def is_held(lock: bytes, holder: str) -> Call[bool]:
+    """Whether the lock is this holder's now."""
+    return call("GET", lock, read=lambda reply: bool(reply == holder.encode()))

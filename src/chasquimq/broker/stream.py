@@ -351,10 +351,15 @@ def wait_for_entry(keys: QueueKeys, *, after: bytes, block_ms: int) -> Call[bool
     return Call((request,), lambda replies: bool(checked(replies[0])), block_ms=block_ms)
 
 
-def pending(keys: QueueKeys, group: str, consumer: str) -> Call[list[Delivery]]:
-    """What the server's book says this consumer holds, without the entries themselves."""
+def pending(
+    keys: QueueKeys, group: str, consumer: str, *, first: str = "-"
+) -> Call[list[Delivery]]:
+    """What the server's book says this consumer holds, without the entries themselves.
+
+    From an id on, `(` before it to leave it out: a page is as much as any worker holds.
+    """
     return call(
-        "XPENDING", keys.stream, group, "-", "+", _MOST_PENDING, consumer, read=_read_pending
+        "XPENDING", keys.stream, group, first, "+", _MOST_PENDING, consumer, read=_read_pending
     )
 
 

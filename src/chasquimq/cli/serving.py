@@ -87,7 +87,7 @@ class Shift:
         self._settings = settings
         self._loaded = loaded
         self._server = parse_url(settings.redis_url if loaded.app is None else loaded.app.redis_url)
-        self._names = _queue_names(settings, loaded)
+        self._names = queue_names(settings, loaded)
         self._count = _Count(settings.max_jobs, lambda: self.end(Ending.RECYCLED))
         self._workers = [self._worker(name) for name in self._names]
         self._queues = [self._queue(name) for name in self._names]
@@ -235,7 +235,8 @@ class _Count(NoopSink):
             self._on_enough()
 
 
-def _queue_names(settings: Settings, loaded: Loaded) -> list[str]:
+def queue_names(settings: Settings, loaded: Loaded) -> list[str]:
+    """The queues to work on: those that were named, else those of the app."""
     if settings.queues:
         return list(dict.fromkeys(settings.queues))
     if loaded.app is not None:

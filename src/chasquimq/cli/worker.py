@@ -8,6 +8,7 @@ import click
 
 import chasquimq
 from chasquimq.cli import logs, options
+from chasquimq.cli.fleet import run_fleet
 from chasquimq.cli.loading import LoadError
 from chasquimq.cli.render import clean
 from chasquimq.cli.serving import Ready, Settings, Shift, run_on_loop
@@ -56,6 +57,7 @@ def worker_options(function: options.Function) -> options.Function:
         "chasqui worker tasks:app --reload     # while you write it",
         "chasqui worker tasks:app --burst      # until there is nothing left to do",
         "chasqui worker tasks:app --processes 4 --concurrency 50 --max-jobs 10000",
+        "chasqui worker tasks:handle emails --engine spark --slots 8 --master spark://host:7077",
     ],
 )
 @click.argument("target", metavar="MODULE:NAME")
@@ -67,6 +69,24 @@ def worker_options(function: options.Function) -> options.Function:
     multiple=True,
     metavar="QUEUE",
     help="Work on this queue; may be repeated. [default: the queues of the app]",
+)
+@click.option(
+    "--engine",
+    type=click.Choice(["native", "spark"]),
+    default="native",
+    show_default=True,
+    help="Where handlers run: in processes of this machine, or on Spark's executors.",
+)
+@click.option(
+    "--slots",
+    type=positive,
+    metavar="N",
+    help="With --engine spark: tasks that take jobs, in each queue. [default: 2]",
+)
+@click.option(
+    "--master",
+    metavar="URL",
+    help="With --engine spark: where Spark runs. [default: local[*], or $MASTER]",
 )
 @click.option(
     "--processes",
@@ -126,6 +146,9 @@ def command(  # noqa: PLR0913 -- the documented options
     target: str,
     queue: str | None,
     more_queues: tuple[str, ...],
+    engine: str,
+    slots: int | None,
+    master: str | None,
     processes: int,
     max_jobs: int | None,
     max_memory_mb: int | None,
@@ -157,6 +180,17 @@ def command(  # noqa: PLR0913 -- the documented options
     )
     logs.set_up(log_level)
     is_looked_after = processes > 1 or is_reloading or max_jobs or max_memory_mb
+    if engine == "spark":
+        if is_looked_after or use_uvloop:
+            msg = (
+                "--processes, --max-jobs, --max-memory-mb, --reload and --uvloop are of processes "
+                "of this machine: with --engine spark use --slots"
+            )
+            raise click.UsageError(msg)
+        return run_fleet(settings, slots=slots, master=master, greet=lambda r: _greet(r, None))
+    if slots is not None or master is not None:
+        msg = "--slots and --master are Spark's: add --engine spark"
+        raise click.UsageError(msg)
     if not is_looked_after:
         return _alone(settings)
 
@@ -185,13 +219,14 @@ def _alone(settings: Settings) -> int:
     return 0
 
 
-def _greet(ready: Ready, processes: int) -> None:
+def _greet(ready: Ready, processes: int | None) -> None:
+    """Say what runs; Spark, not we, knows how many processes that takes."""
     lines = [
         f"chasqui worker {chasquimq.version()}",
         f"  handler    {ready.handler}",
         f"  queue      {', '.join(ready.queues)}",
         f"  server     {ready.server}",
-        f"  processes  {processes}",
+        f"  processes  {processes}" if processes is not None else "  engine     spark",
         "Ctrl+C to stop, twice to stop at once",
     ]
     click.echo(clean("\n".join(lines)), err=True)

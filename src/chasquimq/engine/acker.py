@@ -40,10 +40,7 @@ class Acker:
         self._teller = teller
         self._clock = clock
         self._events_cap = config.events_max_stream_len if config.events_enabled else 0
-        self._keeping = ResultKeeping()
-        if config.store_results:
-            # The outcome outlives the value, so that "expired" can be told from "unknown".
-            self._keeping = ResultKeeping(config.result_ttl_secs, 2 * config.result_ttl_secs)
+        self._keeping = result_keeping(config)
         self.gatherer: Gatherer[Completion] = Gatherer(
             "acker", self._flush, most=config.ack_batch, flights=_FLIGHTS
         )
@@ -83,3 +80,11 @@ class Acker:
         finally:
             for each in batch:
                 self._leases.drop(each.entry_id)
+
+
+def result_keeping(config: ConsumerConfig) -> ResultKeeping:
+    """For how long a worker keeps what handlers return."""
+    if not config.store_results:
+        return ResultKeeping()
+    # The outcome outlives the value, so that "expired" can be told from "unknown".
+    return ResultKeeping(config.result_ttl_secs, 2 * config.result_ttl_secs)

@@ -20,6 +20,7 @@ from chasquimq.config import ConsumerConfig
 from chasquimq.engine.acker import Acker
 from chasquimq.engine.executor import Executor, Handler
 from chasquimq.engine.gate import Gate, Tell, tell_nobody
+from chasquimq.engine.intake import MakeIntake, intake
 from chasquimq.engine.leases import Leases
 from chasquimq.engine.promoter import PromoterRole
 from chasquimq.engine.pulse import Pulse, Vitals
@@ -61,10 +62,12 @@ class Crew:
         clock: Clock = SYSTEM_CLOCK,
         chance: random.Random | None = None,
         tell: Tell = tell_nobody,
+        make_intake: MakeIntake = intake,
     ) -> None:
         """Build the roles; nothing is connected before `run`. Needs a running event loop.
 
         `tell` is told of what listeners may want to know: an event's name, then its arguments.
+        `make_intake` says how entries are taken.
         """
         options = options or ConnectionOptions()
         keys = QueueKeys(config.queue_name)
@@ -96,7 +99,7 @@ class Crew:
             on_start=self._teller.active,
             on_outcome=settlement.settle,
         )
-        self._reader = self._made_reader(settlement)
+        self._reader = self._made_reader(settlement, make_intake)
         self._promoter = PromoterRole(self._main.sibling(), config.promoter())
         self._leaders: list[PromoterRole | SchedulerRole] = []
         if config.delayed_enabled:
@@ -137,7 +140,7 @@ class Crew:
             chance=chance,
         )
 
-    def _made_reader(self, settlement: Settlement) -> Reader:
+    def _made_reader(self, settlement: Settlement, make_intake: MakeIntake) -> Reader:
         return Reader(
             self._main.sibling(),
             self._keys,
@@ -149,6 +152,7 @@ class Crew:
             clock=self._clock,
             on_unfit=settlement.set_aside,
             on_drained=lambda: self._tell("drained"),
+            make_intake=make_intake,
         )
 
     def _scheduler(self) -> SchedulerRole:

@@ -7,7 +7,7 @@ entry it finds and none while it finds nothing, and then we wait for an entry wi
 
 import logging
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from chasquimq.broker import limits, pause, stream
 from chasquimq.broker.call import Call, Reply
@@ -38,7 +38,19 @@ class Intake(Protocol):
         ...
 
 
-def intake(connection: Connection, keys: QueueKeys, config: ConsumerConfig, clock: Clock) -> Intake:
+InHand: TypeAlias = Callable[[], int]
+"""How many deliveries the worker has that are not settled."""
+MakeIntake: TypeAlias = Callable[[Connection, QueueKeys, ConsumerConfig, Clock, InHand], Intake]
+"""Makes the way in which one reader takes entries."""
+
+
+def intake(
+    connection: Connection,
+    keys: QueueKeys,
+    config: ConsumerConfig,
+    clock: Clock,
+    in_hand: InHand = lambda: 0,  # noqa: ARG001 -- for intakes that wait for an empty hand
+) -> Intake:
     """The way that the config asks for."""
     if config.rate_limit_max is None:
         return OpenIntake(connection, keys, config, clock)
@@ -115,8 +127,8 @@ class OpenIntake:
             claim_ms = None
             block_ms = min(block_ms, self._claims.every_ms)
             if self._claims.are_due:
-                gated = _gated(self._keys, self._claim(count))
-                claimed, is_paused = await self._connection.run(gated)
+                claiming = gated(self._keys, self._claim(count))
+                claimed, is_paused = await self._connection.run(claiming)
                 if len(claimed) < count:
                     self._claims.found_all()
                 if claimed or is_paused:
@@ -131,7 +143,7 @@ class OpenIntake:
             block_ms=block_ms,
             claim_min_idle_ms=claim_ms,
         )
-        return await self._connection.run(_gated(self._keys, read))
+        return await self._connection.run(gated(self._keys, read))
 
     def _claim(self, count: int) -> Call[list[Delivery]]:
         return stream.claim(
@@ -219,7 +231,7 @@ class SharedIntake:
         return "look" if self._claims.are_due else ""
 
 
-def _gated(keys: QueueKeys, read: Call[list[Delivery]]) -> Call[tuple[list[Delivery], bool]]:
+def gated(keys: QueueKeys, read: Call[list[Delivery]]) -> Call[tuple[list[Delivery], bool]]:
     """A read, and behind it the question whether the queue is paused: one round trip for both."""
     asked = pause.is_paused(keys)
 

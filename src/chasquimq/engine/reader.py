@@ -19,7 +19,7 @@ from chasquimq.config import ConsumerConfig
 from chasquimq.engine.admission import Run, Unfit, admit
 from chasquimq.engine.executor import Executor
 from chasquimq.engine.gate import Gate
-from chasquimq.engine.intake import intake
+from chasquimq.engine.intake import MakeIntake, intake
 from chasquimq.engine.leases import Leases
 from chasquimq.engine.role import Role
 from chasquimq.engine.teller import Teller
@@ -33,7 +33,7 @@ _AHEAD_S = 0.05
 # Entries read ahead that found no slot for this long go back to the group.
 _STALE_S = 1.0
 # What is handed back counts as silent for a day: longer than any other worker's lease.
-_IDLE_FOR_ALL_MS = 86_400_000
+IDLE_FOR_ALL_MS = 86_400_000
 # How soon the end of a pause is seen that was ended by hand, without the bell.
 _PAUSE_POLL_MS = 250
 
@@ -56,6 +56,7 @@ class Reader(Role):
         clock: Clock,
         on_unfit: Callable[[Unfit], None],
         on_drained: Callable[[], None] = lambda: None,
+        make_intake: MakeIntake = intake,
     ) -> None:
         """`connection` is the reader's own: it blocks on it."""
         self.connection = connection
@@ -68,7 +69,7 @@ class Reader(Role):
         self._clock = clock
         self._on_unfit = on_unfit
         self._on_drained = on_drained
-        self._intake = intake(connection, keys, config, clock)
+        self._intake = make_intake(connection, keys, config, clock, leases.__len__)
         self._reconnects = 0
         self._had_entries = False
         self._ahead = 0
@@ -84,11 +85,7 @@ class Reader(Role):
         """Create the group if need be; a queue that another group reads is refused."""
         other = await self.connection.run(stream.join(self._keys, self._config.group))
         if other:
-            msg = (
-                f"queue {self._keys.name!r} is read by group {other!r}: two groups on one queue "
-                f"would lose jobs; use group={other!r}, or destroy that group first"
-            )
-            raise ConfigError(msg)
+            raise ConfigError(other_group(self._keys.name, other))
         is_paused = await self.connection.run(pause.is_paused(self._keys))
         self._gate.set_pause(queue=is_paused)
 
@@ -122,8 +119,10 @@ class Reader(Role):
             deliveries = await self._still_ours(deliveries)
         if taken.is_paused:
             await self._begin_pause(deliveries)
-        elif deliveries and not self._gate.is_open:
-            await self.connection.run(self.hand_back_call(deliveries))
+        elif not self._gate.is_open:
+            # It was shut while we read: nothing begins, and nothing found means nothing.
+            if deliveries:
+                await self.connection.run(self.hand_back_call(deliveries))
         elif taken.wait_ms:
             await self._gate.wait_for_tokens(taken.wait_ms)
         else:
@@ -173,7 +172,7 @@ class Reader(Role):
             self._config.group,
             self._config.consumer_id,
             deliveries,
-            idle_ms=_IDLE_FOR_ALL_MS,
+            idle_ms=IDLE_FOR_ALL_MS,
         )
 
     async def _wait_at_gate(self) -> None:
@@ -204,7 +203,7 @@ class Reader(Role):
                     self._config.group,
                     self._config.consumer_id,
                     unstarted,
-                    idle_ms=_IDLE_FOR_ALL_MS,
+                    idle_ms=IDLE_FOR_ALL_MS,
                 )
             )
 
@@ -299,3 +298,11 @@ class Reader(Role):
                 self._executor.submit(fit)
             else:
                 self._on_unfit(fit)
+
+
+def other_group(queue: str, group: str) -> str:
+    """Why a queue that another group reads is refused."""
+    return (
+        f"queue {queue!r} is read by group {group!r}: two groups on one queue "
+        f"would lose jobs; use group={group!r}, or destroy that group first"
+    )

@@ -23,6 +23,8 @@ class Move:
     entry_id: bytes
     call: Call[bool]
     on_moved: Callable[[], None]
+    is_burial: bool = False
+    """Whether it ends the job."""
 
 
 class Relocator:

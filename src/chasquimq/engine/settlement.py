@@ -6,6 +6,7 @@ metrics and events are told there.
 
 import logging
 import random
+from typing import Protocol, TypeVar
 
 from chasquimq.broker import delayed, dlq
 from chasquimq.broker.delayed import Relocation
@@ -14,11 +15,9 @@ from chasquimq.broker.results import OUTCOME_FAILED
 from chasquimq.broker.stream import Completion, Telling
 from chasquimq.clock import Clock
 from chasquimq.config import UNIQUE_GRACE_SECS, ConsumerConfig
-from chasquimq.engine.acker import Acker
 from chasquimq.engine.admission import Run, Unfit
 from chasquimq.engine.disposition import Bury, Failed, Ok, Outcome, Postponed, Retry, after_failure
-from chasquimq.engine.relocator import Move, Relocator
-from chasquimq.engine.teller import Teller
+from chasquimq.engine.relocator import Move
 from chasquimq.errors import DlqReason
 from chasquimq.metrics import (
     NO_METRICS,
@@ -35,6 +34,24 @@ from chasquimq.wire.keys import QueueKeys
 
 log = logging.getLogger("chasquimq.engine")
 
+T_contra = TypeVar("T_contra", contravariant=True)
+
+
+class Writer(Protocol[T_contra]):
+    """Who writes what was decided: now, or with others of its kind."""
+
+    def add(self, item: T_contra, /) -> None:
+        """Take one."""
+        ...
+
+
+class FailureTeller(Protocol):
+    """Who tells that a run has failed."""
+
+    def failed(self, run: Run, reason: str, duration_us: int) -> None:
+        """Tell it before what follows from it is written."""
+        ...
+
 
 class Settlement:
     """Decides, by the pure rules of `disposition.py`, and hands on to those who write."""
@@ -44,9 +61,9 @@ class Settlement:
         keys: QueueKeys,
         config: ConsumerConfig,
         *,
-        acker: Acker,
-        relocator: Relocator,
-        teller: Teller,
+        acker: Writer[Completion],
+        relocator: Writer[Move],
+        teller: FailureTeller,
         clock: Clock,
         chance: random.Random,
     ) -> None:
@@ -186,7 +203,12 @@ class Settlement:
             telling=self._telling(),
         )
         event = DlqRouted(reason, burial.attempt, burial.letter.name)
-        return Move(burial.entry_id, call, lambda: report(config.metrics.dlq_routed, event))
+        return Move(
+            burial.entry_id,
+            call,
+            lambda: report(config.metrics.dlq_routed, event),
+            is_burial=True,
+        )
 
     def _telling(self) -> Telling:
         return Telling(self._clock.now_ms(), self._events_cap)

@@ -54,11 +54,7 @@ class Teller:
     def active(self, run: Run) -> None:
         """A handler is about to start."""
         if self._is_enabled and self._has_room():
-            now_ms = self._clock.now_ms()
-            envelope = run.envelope
-            created = envelope.created_at_ms
-            wait_ms = now_ms - created if now_ms > created else 0
-            self.gatherer.add(Started(envelope.id, run.name, now_ms, run.attempt, wait_ms, created))
+            self.gatherer.add(started(run, self._clock.now_ms()))
 
     async def take_started(self) -> list[Started]:
         """The `active` events that wait; if others wait among them, all are sent first."""
@@ -70,13 +66,7 @@ class Teller:
     def failed(self, run: Run, reason: str, duration_us: int) -> None:
         """A handler raised; whether the job is retried is told by another event."""
         if self._is_enabled and self._has_room():
-            extras: dict[str, str | int] = {
-                "attempt": run.attempt,
-                "reason": reason,
-                "duration_us": duration_us,
-            }
-            now_ms = self._clock.now_ms()
-            self._add(event_fields(EventName.FAILED, run.envelope.id, now_ms, run.name, extras))
+            self._add(failed_fields(run, reason, duration_us, self._clock.now_ms()))
 
     def drained(self) -> None:
         """The last read found nothing where the one before had found jobs."""
@@ -167,7 +157,7 @@ class Teller:
         return answers
 
     def _told(self, batch: Sequence[Any]) -> Call[None]:
-        fields = [_fields(each) if isinstance(each, Started) else each for each in batch]
+        fields = [active_fields(each) if isinstance(each, Started) else each for each in batch]
         return events.append(self._keys, fields, cap=self._cap)
 
 
@@ -175,7 +165,26 @@ def _cut_off() -> ShutdownError:
     return ShutdownError("the worker was cut off before this was written")
 
 
-def _fields(started: Started) -> list[bytes]:
+def started(run: Run, now_ms: int) -> Started:
+    """What is told of a run that begins now."""
+    envelope = run.envelope
+    created = envelope.created_at_ms
+    wait_ms = now_ms - created if now_ms > created else 0
+    return Started(envelope.id, run.name, now_ms, run.attempt, wait_ms, created)
+
+
+def failed_fields(run: Run, reason: str, duration_us: int, now_ms: int) -> list[bytes]:
+    """The event `failed`."""
+    extras: dict[str, str | int] = {
+        "attempt": run.attempt,
+        "reason": reason,
+        "duration_us": duration_us,
+    }
+    return event_fields(EventName.FAILED, run.envelope.id, now_ms, run.name, extras)
+
+
+def active_fields(started: Started) -> list[bytes]:
+    """The event `active`."""
     job_id, name, ts_ms, attempt, wait_ms, created_at_ms = started
     extras = {"attempt": attempt, "wait_ms": wait_ms, "created_at_ms": created_at_ms}
     return event_fields(EventName.ACTIVE, job_id, ts_ms, name, extras)

@@ -311,7 +311,7 @@ def read_options(kind: type[O], given: Mapping[str, str], *, url: str | None = N
     if "queues" not in values:
         _refuse("option 'queue' is missing: name the queue, or several with commas between them")
     target = values.get("target") or _parsed(known["redis_url"].metadata, url)
-    values["target"] = _reachable(target)
+    values["target"] = reachable(target)
     return kind(**values)
 
 
@@ -337,7 +337,8 @@ def _parsed(told: Mapping[str, Any], text: str | None) -> Any:  # noqa: ANN401 -
     raise ConfigError(problem)
 
 
-def _reachable(target: Target) -> Target:
+def reachable(target: Target) -> Target:
+    """The same target, if Spark's processes can all reach it; else `ConfigError`."""
     if target.kind is TargetKind.EMBEDDED and target.directory is None:
         _refuse(
             "redis_url is embedded://, a server private to one process, and Spark has several: "

@@ -138,6 +138,24 @@ RESULTS = (
     _PROBLEM,
 )
 
+VECTORS = (
+    _JOB_ID,
+    _NAME,
+    Column("attempt", _WHOLE, "the number of this run, from 1"),
+    Column("created_at", _TIME, "when the job was added, by its producer's clock"),
+)
+"""Of the batches that a fleet's function gets, before the payload."""
+
+STINTS = (
+    _QUEUE,
+    Column("consumer", _TEXT, "the slot's name in the group"),
+    Column("completed", _LONG, "jobs that succeeded"),
+    Column("failed", _LONG, "runs that failed"),
+    Column("retried", _LONG, "jobs that will run again"),
+    Column("dead", _LONG, "jobs that were given up"),
+    Column("ended", _TEXT, "why the stint ended"),
+)
+
 
 def struct(columns: tuple[Column, ...]) -> StructType:
     """The schema of a source."""

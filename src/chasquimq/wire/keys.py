@@ -113,6 +113,10 @@ class QueueKeys:
         """The ids of the jobs that a run has added (ours)."""
         return self.tag + b":seen:" + _as_bytes(run_id)
 
+    def fleet(self, name: str | bytes) -> bytes:
+        """Which driver runs the fleet of this name (ours)."""
+        return self.tag + b":fleet:" + _as_bytes(name)
+
 
 def is_known(keys: QueueKeys, key: bytes) -> bool:
     """Whether a key under the queue's tag is of a kind that a queue has."""

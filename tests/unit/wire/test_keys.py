@@ -53,6 +53,7 @@ def test_fixed_keys_are_the_hash_tag_and_a_suffix(attribute, suffix):
         ("stalls", ":stalls:"),
         ("sent", ":sent:"),
         ("seen", ":seen:"),
+        ("fleet", ":fleet:"),
     ],
 )
 @pytest.mark.parametrize("given", ["a:1 é", "a:1 é".encode()])

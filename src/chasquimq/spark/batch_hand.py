@@ -1,0 +1,244 @@
+"""Takes jobs for a batch and settles them, from the driver, by the engine's own rules."""
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+from chasquimq.broker import events, pause, stream
+from chasquimq.broker.blocking import BlockingConnection
+from chasquimq.broker.call import Call, together
+from chasquimq.broker.stream import Completion, Delivery, Telling
+from chasquimq.clock import SYSTEM_CLOCK
+from chasquimq.config import ConsumerConfig
+from chasquimq.engine.acker import result_keeping
+from chasquimq.engine.admission import Run, Unfit, admit
+from chasquimq.engine.disposition import Outcome
+from chasquimq.engine.leases import Leases
+from chasquimq.engine.reader import other_group
+from chasquimq.engine.relocator import Move
+from chasquimq.engine.settlement import Settlement
+from chasquimq.engine.stint import left_behind, let_go
+from chasquimq.engine.teller import active_fields, failed_fields, started
+from chasquimq.errors import ConfigError
+from chasquimq.wire.keys import QueueKeys
+
+T = TypeVar("T")
+
+# Entries in one call to the server; it stands still for that long.
+_CHUNK = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Processed:
+    """What became of the jobs that `process_batch` took."""
+
+    completed: int = 0
+    failed: int = 0
+    """Runs that failed; of these jobs some are retried and some are dead."""
+    retried: int = 0
+    dead: int = 0
+    lost: int = 0
+    """Jobs that another worker had settled before us."""
+
+    def plus(self, other: "Processed") -> "Processed":
+        """Both together."""
+        return Processed(
+            self.completed + other.completed,
+            self.failed + other.failed,
+            self.retried + other.retried,
+            self.dead + other.dead,
+            self.lost + other.lost,
+        )
+
+
+class Hand:
+    """What one consumer has taken and not settled yet.
+
+    After a `kill -9` it is pending under the consumer's name. The next `take` under that name gives
+    it again, with one more run counted, together with nothing else.
+    """
+
+    def __init__(
+        self,
+        connection: BlockingConnection,
+        keys: QueueKeys,
+        config: ConsumerConfig,
+        leases: Leases,
+    ) -> None:
+        """`leases` are started and ended by the caller."""
+        self._connection = connection
+        self._keys = keys
+        self._config = config
+        self._leases = leases
+        self._events_cap = config.events_max_stream_len if config.events_enabled else 0
+        self._completions: _Gathered[Completion] = _Gathered()
+        self._moves: _Gathered[Move] = _Gathered()
+        self._failures: list[list[bytes]] = []
+        self._settlement = Settlement(
+            keys,
+            config,
+            acker=self._completions,
+            relocator=self._moves,
+            teller=self,
+            clock=SYSTEM_CLOCK,
+            chance=random.Random(),  # noqa: S311 -- jitter
+        )
+        self._is_first = True
+        self.unfit = Processed()
+        """What could not be run at all."""
+
+    def take(self, most: int) -> list[Run]:
+        """What was left under our name; else up to `most` jobs; none while the queue is paused."""
+        if self._is_first:
+            self._is_first = False
+            self._join()
+            self.let_go()
+        while deliveries := self._deliveries(most):
+            runs = self._admitted(deliveries)
+            if runs:
+                return runs
+        return []
+
+    def tell_active(self, runs: Sequence[Run]) -> None:
+        """Tell that they begin."""
+        if self._events_cap:
+            now_ms = SYSTEM_CLOCK.now_ms()
+            self._tell([active_fields(started(run, now_ms)) for run in runs])
+
+    def settle(
+        self, runs: Sequence[Run], outcomes: Sequence[Outcome], duration_us: int
+    ) -> Processed:
+        """End them all."""
+        for run, outcome in zip(runs, outcomes, strict=True):
+            self._settlement.settle(run, outcome, duration_us)
+        failed = len(self._moves)
+        return replace(self._write(), failed=failed)
+
+    def let_go(self) -> None:
+        """Leave all that is in hand to whoever comes next, the run counted."""
+        left = left_behind(self._held(), self._config.claim_min_idle_ms)
+        for each in left:
+            self._leases.drop(each.entry_id)
+        for at in range(0, len(left), _CHUNK):
+            self._connection.run(let_go(self._keys, self._config, left[at : at + _CHUNK]))
+
+    def failed(self, run: Run, reason: str, duration_us: int) -> None:
+        """Note that a run has failed; told before what follows from it."""
+        now_ms = SYSTEM_CLOCK.now_ms()
+        self._failures.append(failed_fields(run, reason, duration_us, now_ms))
+
+    def _join(self) -> None:
+        other = self._connection.run(stream.join(self._keys, self._config.group))
+        if other:
+            raise ConfigError(other_group(self._keys.name, other))
+
+    def _held(self) -> list[Delivery]:
+        group, name = self._config.group, self._config.consumer_id
+        held: list[Delivery] = []
+        first = "-"
+        while page := self._connection.run(stream.pending(self._keys, group, name, first=first)):
+            held += page
+            first = f"({page[-1].entry_id.decode()}"
+        return held
+
+    def _deliveries(self, most: int) -> list[Delivery]:
+        """Those whose lease ran out, by themselves: they may be why somebody died. Else new ones.
+
+        Payloads come along and are dropped; executors read them again, and in parts.
+        """
+        config = self._config
+        lease_ms = config.claim_min_idle_ms
+        group, name = config.group, config.consumer_id
+        return self._pages(
+            lambda count: stream.claim(self._keys, group, name, min_idle_ms=lease_ms, count=count),
+            most,
+        ) or self._pages(
+            lambda count: stream.read(
+                self._keys, group, name, count=count, block_ms=0, claim_min_idle_ms=None
+            ),
+            most,
+        )
+
+    def _pages(self, ask: Callable[[int], Call[list[Delivery]]], most: int) -> list[Delivery]:
+        found: list[Delivery] = []
+        while len(found) < most and not self._connection.run(pause.is_paused(self._keys)):
+            page = self._connection.run(ask(min(_CHUNK, most - len(found))))
+            if not page:
+                break
+            for each in page:
+                self._leases.take(each.entry_id)
+            found += page
+        return found
+
+    def _admitted(self, deliveries: list[Delivery]) -> list[Run]:
+        runs: list[Run] = []
+        for each in deliveries:
+            fit = admit(
+                each,
+                max_payload_bytes=self._config.max_payload_bytes,
+                max_attempts=self._config.max_attempts,
+            )
+            if isinstance(fit, Unfit):
+                self._settlement.set_aside(fit)
+            else:
+                runs.append(fit)
+        self.unfit = self.unfit.plus(self._write())
+        return runs
+
+    def _write(self) -> Processed:
+        """Carry out what was decided: events of failures first, as workers do."""
+        self._tell(self._failures)
+        self._failures = []
+        completed = lost = retried = dead = 0
+        for chunk in self._completions.chunks():
+            removed = self._connection.run(self._complete(chunk))
+            completed += removed.count(True)
+            lost += removed.count(False)
+            self._drop(each.entry_id for each in chunk)
+        for moves in self._moves.chunks():
+            answers = self._connection.run(together([each.call for each in moves]))
+            for move, has_moved in zip(moves, answers, strict=True):
+                lost += not has_moved
+                retried += has_moved and not move.is_burial
+                dead += has_moved and move.is_burial
+            self._drop(each.entry_id for each in moves)
+        return Processed(completed, 0, retried, dead, lost)
+
+    def _complete(self, chunk: list[Completion]) -> Call[list[bool]]:
+        return stream.complete(
+            self._keys,
+            self._config.group,
+            chunk,
+            has_xackdel=self._connection.ready().has_xackdel,
+            keeping=result_keeping(self._config),
+            telling=Telling(SYSTEM_CLOCK.now_ms(), self._events_cap),
+        )
+
+    def _tell(self, fields: list[list[bytes]]) -> None:
+        for at in range(0, len(fields) if self._events_cap else 0, _CHUNK):
+            chunk = fields[at : at + _CHUNK]
+            self._connection.run(events.append(self._keys, chunk, cap=self._events_cap))
+
+    def _drop(self, entry_ids: Iterable[bytes]) -> None:
+        for entry_id in entry_ids:
+            self._leases.drop(entry_id)
+
+
+class _Gathered(Generic[T]):
+    """What the settlement decided, to be written together."""
+
+    def __init__(self) -> None:
+        self._items: list[T] = []
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def add(self, item: T, /) -> None:
+        self._items.append(item)
+
+    def chunks(self) -> Iterator[list[T]]:
+        """All of them, in parts, each given once."""
+        while self._items:
+            chunk, self._items = self._items[:_CHUNK], self._items[_CHUNK:]
+            yield chunk

@@ -1,0 +1,174 @@
+"""`process_batch`: drains what waits in a queue as one DataFrame after another, and ends."""
+
+import logging
+import os
+import uuid
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col
+from pyspark.sql.types import StructField, StructType
+
+from chasquimq.broker.blocking import BlockingConnection
+from chasquimq.broker.options import ConnectionOptions
+from chasquimq.broker.url import DEFAULT_URL, URL_VARIABLE, parse_url
+from chasquimq.clock import SYSTEM_CLOCK
+from chasquimq.config import ConsumerConfig, RetryConfig, ttl_secs
+from chasquimq.engine.admission import Run
+from chasquimq.engine.disposition import Failed, Ok, Outcome
+from chasquimq.engine.leases import Leases
+from chasquimq.errors import ConfigError
+from chasquimq.given import chosen
+from chasquimq.spark.batch_hand import Hand, Processed
+from chasquimq.spark.jobs_source import JobsSource
+from chasquimq.spark.options import reachable
+from chasquimq.spark.permit import Permit
+from chasquimq.spark.schemas import JOBS, struct
+from chasquimq.spark.session import session
+from chasquimq.spark.source import URL_SETTING
+from chasquimq.wire.codec import pack
+from chasquimq.wire.keys import QueueKeys
+
+log = logging.getLogger("chasquimq.spark")
+
+_HIDDEN = ("state", "consumer", "idle_ms", "deliveries")
+
+
+def process_batch(  # noqa: PLR0913 -- the documented arguments
+    queue_name: str,
+    function: Callable[[DataFrame], DataFrame | None],
+    *,
+    spark: SparkSession | None = None,
+    redis_url: str | None = None,
+    name: str = "spark-batch",
+    max_jobs: int = 100_000,
+    schema: StructType | str | None = None,
+    max_attempts: int = 25,
+    group: str = "default",
+    store_results: bool = False,
+    result_ttl_ms: int | None = None,
+    claim_min_idle_ms: int | None = None,
+    retry: RetryConfig | None = None,
+    events_enabled: bool = True,
+) -> Processed:
+    """Give `function` what waits in the queue as a table, settle it, and return once all is done.
+
+    The table has at most `max_jobs` rows and the columns of `chasquimq_jobs`, the payload as JSON
+    or as `schema` says; it stays the same however often it is computed. There may be several, one
+    after the other. The function writes
+    what it makes of it and returns None: all jobs are done. Or it returns a table with `job_id`,
+    and perhaps `result` or `error`: jobs with an error, and jobs it leaves out, have failed, and
+    are retried or dead-lettered as any job. What it raises leaves the jobs to the next run.
+
+    Jobs are acknowledged after the function has returned: if the driver dies in between they come
+    again, so let it write under the `job_id`, or overwrite. Leases are renewed while it works.
+    """
+    if max_jobs < 1:
+        msg = f"max_jobs is {max_jobs}: use a whole number, 1 or more"
+        raise ConfigError(msg)
+    config = ConsumerConfig(
+        queue_name=queue_name,
+        consumer_id=name,
+        max_attempts=max_attempts,
+        group=group,
+        store_results=store_results,
+        events_enabled=events_enabled,
+        **chosen(
+            result_ttl_secs=ttl_secs(result_ttl_ms),
+            claim_min_idle_ms=claim_min_idle_ms,
+            retry=retry,
+        ),
+    )
+    spark = spark or session()
+    url = redis_url or spark.conf.get(URL_SETTING, None) or os.environ.get(URL_VARIABLE)
+    with ExitStack() as afterwards:
+        hand, url = _hand(afterwards, config, url or DEFAULT_URL)
+        table = _table(spark, url, config, schema)
+        done = Processed()
+        while runs := hand.take(max_jobs):
+            hand.tell_active(runs)
+            began_us = SYSTEM_CLOCK.monotonic_us()
+            try:
+                outcomes = _outcomes(function(table()), runs, keeps_results=store_results)
+            except BaseException:
+                hand.let_go()
+                raise
+            spent_us = SYSTEM_CLOCK.monotonic_us() - began_us
+            done = done.plus(hand.settle(runs, outcomes, spent_us))
+            log.info("%d jobs of queue %s are settled", len(runs), queue_name)
+        return done.plus(hand.unfit)
+
+
+def _hand(afterwards: ExitStack, config: ConsumerConfig, url: str) -> tuple[Hand, str]:
+    """What takes and settles, with the permit and the leases around it."""
+    keys = QueueKeys(config.queue_name)
+    target = reachable(parse_url(url))
+    options = ConnectionOptions(client_name=f"chasquimq-{config.consumer_id}")
+    connection = BlockingConnection(target, options, slot_key=keys.tag)
+    afterwards.callback(connection.close)
+    connection.ready()
+    holder = uuid.uuid4().hex
+    afterwards.enter_context(Permit(connection, keys.name, config.consumer_id, holder))
+    leases = Leases(
+        BlockingConnection(target, options, slot_key=keys.tag),
+        keys,
+        group=config.group,
+        consumer=config.consumer_id,
+        lease_ms=config.claim_min_idle_ms,
+        clock=SYSTEM_CLOCK,
+    )
+    leases.start()
+    afterwards.callback(leases.end)
+    return Hand(connection, keys, config, leases), url
+
+
+def _table(
+    spark: SparkSession, url: str, config: ConsumerConfig, schema: StructType | str | None
+) -> Callable[[], DataFrame]:
+    """What is in hand, as a table: all that is pending under our name, and nothing else."""
+
+    class InHand(JobsSource):
+        pass
+
+    InHand.url = url
+    InHand.format_name = f"chasquimq_batch_{uuid.uuid4().hex}"
+    spark.dataSource.register(InHand)
+    columns = None
+    if schema is not None:
+        parsed = spark.createDataFrame([], schema).schema
+        ours = struct(JOBS).fields
+        kinds = [parsed if each.name == "payload" else each.dataType for each in ours]
+        columns = StructType(
+            [StructField(each.name, kind) for each, kind in zip(ours, kinds, strict=True)]
+        )
+
+    def load() -> DataFrame:
+        reader = spark.read.format(InHand.format_name)
+        reader = reader.options(queue=config.queue_name, group=config.group)
+        frame = reader.load() if columns is None else reader.schema(columns).load()
+        return frame.where(col("consumer") == config.consumer_id).drop(*_HIDDEN)
+
+    return load
+
+
+def _outcomes(answer: DataFrame | None, runs: list[Run], *, keeps_results: bool) -> list[Outcome]:
+    """What became of each run, by what the function returned."""
+    if answer is None:
+        return [Ok(None)] * len(runs)
+    if "job_id" not in answer.columns:
+        msg = f"the function returned a table without 'job_id': it has {', '.join(answer.columns)}"
+        raise ConfigError(msg)
+    wanted = [each for each in ("job_id", "result", "error") if each in answer.columns]
+    told = {row["job_id"]: row.asDict(recursive=True) for row in answer.select(*wanted).collect()}
+    return [_outcome(told.get(run.envelope.id), keeps_results=keeps_results) for run in runs]
+
+
+def _outcome(told: "dict[str, object] | None", *, keeps_results: bool) -> Outcome:
+    if told is None:
+        told = {"error": "the function's answer left this job out"}
+    error = told.get("error")
+    if error is not None:
+        return Failed(message=str(error), error=str(error), traceback="")
+    result = told.get("result")
+    return Ok(pack(result) if keeps_results and result is not None else None)
