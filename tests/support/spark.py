@@ -52,7 +52,7 @@ EXAMPLES = {
     "pipeline.py": [
         r"44 events; again: 0",
         r"\{'name': 'ship', 'completed': 8, 'dead': 4, 'slo_burn': [\d.]+\}",
-        r"a report of \d+ kB",
+        r"a report, as a page of \d+ kB",
         r"4 dead letters: order # has no address",
         r"replayed: 4",
     ],
