@@ -5,7 +5,6 @@ Needs the extra `spark` and Java 17 or newer.
 
 import asyncio
 import tempfile
-from pathlib import Path
 
 from chasquimq import Job, Queue, QueueEvents, UnrecoverableError, Worker
 from chasquimq.pipeline import Pipeline, Slo, Triage
@@ -22,10 +21,8 @@ async def handle(job: Job) -> None:
 
 async def work(url: str) -> None:
     """Run a dozen jobs."""
-    async with (
-        Queue("orders", redis_url=url) as queue,
-        QueueEvents("orders", redis_url=url) as events,
-    ):
+    events = QueueEvents("orders", redis_url=url)
+    async with events, Queue("orders", redis_url=url) as queue:
         await queue.add_bulk([{"name": "ship", "data": number} for number in range(12)])
         worker = Worker("orders", handle, redis_url=url)
         running = asyncio.create_task(worker.run())
@@ -49,9 +46,7 @@ def main() -> None:
         print(f"{done.events} events; again: {pipeline.run(['orders'], redis_url=url).events}")
         for row in pipeline.table("days").select("name", "completed", "dead", "slo_burn").collect():
             print(row.asDict())
-        page = Path(folder, "report.html")
-        page.write_text(pipeline.report(), encoding="utf-8")
-        print(f"a report of {page.stat().st_size // 1_000} kB")
+        print(f"a report, as a page of {len(pipeline.report()) // 1_000} kB")
 
         triage = Triage("orders", redis_url=url, spark=spark)
         for group in triage.groups():

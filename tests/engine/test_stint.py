@@ -31,9 +31,11 @@ def stint(scene):
 
         def end(reason):
             ends.append(reason)
-            worker._begin_stop(str(reason))
+            worker._begin_stop(str(reason))  # noqa: SLF001 -- as a slot of a fleet does
 
-        worker._make_intake = functools.partial(StintIntake, terms=terms, on_end=end)
+        intake = functools.partial(StintIntake, terms=terms, on_end=end)
+        worker._make_intake = intake  # noqa: SLF001
+        worker.on("paused", lambda *_: end(StintEnd.PAUSED))
         await soon(worker.run())
         return ends[0]
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import importlib.util
+import subprocess
+import sys
 import threading
 import time
 
@@ -265,3 +267,40 @@ def test_two_drivers_cannot_run_one_fleet(queue, fleet, monkeypatch):
 def test_what_cannot_work_is_refused_before_anything_is_started(handler, options, told):
     with pytest.raises((ConfigError, ValueError), match=told):
         SparkWorker("q", handler, **options)
+
+
+def run_cli(tmp_path, *arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "chasquimq", "worker", *arguments, "--app-dir", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_the_command_runs_a_module_of_yours_on_spark(server, queue_name, queue, tmp_path):
+    (tmp_path / "double.py").write_text("def handle(job):\n    return job.data * 2\n")
+    queue.add("n", 21, job_id="a")
+    done = run_cli(
+        tmp_path, "double:handle", queue_name, "--redis-url", server.url, "--engine", "spark",
+        "--slots", "1", "--master", "local[1]", "--store-results", "--burst",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "engine     spark" in done.stderr
+    assert queue.get_job_result("a") == 42
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--slots", "2"], "add --engine spark"),
+        (["--engine", "spark", "--processes", "2"], "with --engine spark use --slots"),
+        (["--engine", "spark"], "there is no module 'nowhere'"),
+    ],
+)
+def test_the_command_says_in_a_line_what_is_wrong_before_spark_starts(tmp_path, arguments, told):
+    done = run_cli(tmp_path, "nowhere:handle", "q", *arguments)
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr

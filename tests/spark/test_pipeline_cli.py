@@ -2,17 +2,18 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 
 import pytest
 
-from tests.support.spark import SPARK_MARKS, why_no_java
+from tests.support.spark import SMALL, SPARK_MARKS, why_no_java
 from tests.support.story import some
 
 pytestmark = SPARK_MARKS
 
-CONF = ["--conf", "spark.master=local[2]", "--conf", "spark.sql.shuffle.partitions=2"]
+CONF = [f"--conf={name}={value}" for name, value in SMALL.items()]
 
 
 @pytest.fixture
@@ -45,6 +46,23 @@ def test_events_become_tables_and_a_report(chasqui, queue, queue_name, tmp_path)
     told = chasqui("report", "--out", "page.html", *CONF)
     assert told.stdout == f"the report is in {tmp_path / 'page.html'}\n", told.stderr
     assert "welcome" in (tmp_path / "page.html").read_text()
+
+
+def test_a_stream_goes_on_until_ctrl_c_and_tells_what_it_did(server, queue, queue_name, tmp_path):
+    if (reason := why_no_java()) is not None:
+        pytest.skip(reason)
+    queue.add("welcome", {})
+    with subprocess.Popen(
+        [sys.executable, "-m", "chasquimq", "pipeline", "stream", queue_name, "--every", "1 second",
+         "--redis-url", server.url, "--json", *CONF],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
+    ) as process:  # fmt: skip
+        told = process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        done, rest = process.communicate(timeout=60)
+    assert told == "chasqui: 1 events, 1 buckets and 1 hours recomputed\n", rest
+    assert (process.returncode, rest) == (0, "")
+    assert json.loads(done)["events"] == 1
 
 
 def test_dead_letters_are_shown_by_cause_and_a_chosen_group_is_replayed(

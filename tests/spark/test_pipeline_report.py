@@ -94,7 +94,8 @@ def test_what_came_out_of_a_queue_is_shown_as_text():
 
 def test_the_numbers_are_those_of_the_summary():
     words = Page(made(a_summary())).words
-    cards = dict(zip(words[1:], words, strict=False))
+    # The first time counts: charts and tables below use the same words.
+    cards = dict(reversed([*zip(words[1:], words, strict=False)]))
     assert cards["jobs arrived"] == "50"
     assert cards["completed"] == "40"
     assert cards["dead letters"] == "5"

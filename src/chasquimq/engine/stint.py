@@ -93,11 +93,14 @@ class StintIntake:
         self._new = intake(connection, keys, unclaiming, clock)
         self._is_first = self._is_recovering = True
         self._left = terms.most
-        self._last_found_us = clock.monotonic_us()
-        self._late_us = self._last_found_us + terms.longest_ms * 1_000
+        self._last_found_us = self._late_us = 0
 
     async def take(self, room: int, *, block_ms: int, may_go_on: Callable[[], bool]) -> Taken:
         """One entry that was delivered before, or at most `room` new ones."""
+        if self._is_first:
+            # Not before: the worker has to connect first, which may take longer than it may linger.
+            self._last_found_us = self._clock.monotonic_us()
+            self._late_us = self._last_found_us + self._terms.longest_ms * 1_000
         end = await self._reason_to_end()
         if end is not None:
             if end is not StintEnd.DISMISSED:

@@ -127,6 +127,8 @@ async def _work(recipe: Recipe, slot: int) -> Stinted:
         worker._begin_stop(f"the stint is over: {reason}")  # noqa: SLF001 -- of the same package
 
     worker._make_intake = functools.partial(StintIntake, terms=terms, on_end=end)  # noqa: SLF001
+    # One that finds the queue paused when it begins does not get to take anything.
+    worker.on("paused", lambda *_: end(StintEnd.PAUSED))
     await worker.run()
     counts = (tally.completed, tally.failed, tally.retried, tally.dead)
     return Stinted(recipe.consumer(slot), *counts, str(ends[-1]))
