@@ -6,6 +6,7 @@ import click
 
 from chasquimq.cli import options
 from chasquimq.cli.options import Session
+from chasquimq.cli.place import shared_server
 from chasquimq.cli.render import clean, emit, iso
 from chasquimq.cli.run import run_until_stopped
 from chasquimq.events import QueueEvents
@@ -48,6 +49,7 @@ def command(
 
     async def follow() -> None:
         left = count
+        shared_server(session.redis_url)
         async with QueueEvents(queue, redis_url=session.redis_url, last_event_id=place) as events:
             async for event in events:
                 if names and event.name not in names:

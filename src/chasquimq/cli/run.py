@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from chasquimq.broker.call import Call, Steps
 from chasquimq.broker.connection import Connection
 from chasquimq.broker.options import ConnectionOptions
-from chasquimq.broker.url import parse_url
 from chasquimq.cli.options import Session
+from chasquimq.cli.place import shared_server
 from chasquimq.queue import Queue
 
 T = TypeVar("T")
@@ -45,6 +45,7 @@ def run_until_stopped(coroutine: Coroutine[Any, Any, None]) -> None:
 @asynccontextmanager
 async def opened(session: Session, queue: str, group: str = "default") -> AsyncIterator[Queue]:
     """The queue, closed afterwards."""
+    shared_server(session.redis_url)
     async with Queue(queue, redis_url=session.redis_url, group=group) as open_queue:
         yield open_queue
 
@@ -74,7 +75,7 @@ class Reader:
 @asynccontextmanager
 async def reading(session: Session, slot_key: bytes = b"") -> AsyncIterator[Reader]:
     """A connection for reading, closed afterwards; `slot_key` is the queue's tag, for clusters."""
-    target = parse_url(session.redis_url)
+    target = shared_server(session.redis_url)
     connection = Connection(target, ConnectionOptions(), slot_key=slot_key)
     try:
         yield Reader(connection)

@@ -137,6 +137,35 @@ def test_wrong_usage_is_exit_code_two_and_one_line(arguments, told):
     assert len(done.stderr.splitlines()) == 1
 
 
+# Enough of an argument for each command that talks to a server to begin.
+ARGUMENTS = {
+    "QUEUE": "q", "[NAME]": "x", "NAME": "x", "[DATA]": "1", "JOB_ID": "j1", "JOB_ID...": "j1",
+    "ID": "1-0", "KEY": "k",
+}  # fmt: skip
+MORE = {
+    ("repeatable", "add"): ["--every", "1s"],
+    ("delayed", "reschedule"): ["--delay", "1s"],
+}
+TALKING = [path for path in LEAVES if path[0] not in ("server", "worker")]
+
+
+@pytest.mark.parametrize("path", TALKING, ids=" ".join)
+def test_a_server_in_the_memory_of_the_command_itself_is_refused(path):
+    """What was said to be added, or gone, would be so for nobody else."""
+    context = click.Context(LEAVES[path])
+    metavars = [each.make_metavar(context) for each in LEAVES[path].params
+                if isinstance(each, click.Argument)]  # fmt: skip
+    given = [ARGUMENTS[name] for name in metavars if name in ARGUMENTS]
+    yes = ["--yes"] if any("--yes" in each.opts for each in LEAVES[path].params) else []
+    done = run(*path, *given, *MORE.get(path, ()), *yes, CHASQUI_REDIS_URL="embedded://")
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    assert done.stderr.startswith("chasqui: ")
+    assert "keeps jobs in the memory of one process" in done.stderr
+    assert "chasqui server start" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_the_url_may_stand_before_the_command_and_the_one_behind_it_wins():
     first = run("--redis-url", "redis://127.0.0.1:1", "inspect", "q")
     second = run("--redis-url", "redis://127.0.0.1:1", "inspect", "q", "--redis-url",
