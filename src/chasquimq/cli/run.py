@@ -3,6 +3,9 @@
 import asyncio
 import contextlib
 import logging
+import os
+import stat
+import sys
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -26,7 +29,7 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def run_until_stopped(coroutine: Coroutine[Any, Any, None]) -> None:
-    """The same for what has no end of its own: Ctrl+C is how it ends.
+    """The same for what has no end of its own: Ctrl+C is how it ends, or that nobody reads it.
 
     What the library warns of meanwhile, a lost connection say, goes to stderr.
     """
@@ -37,9 +40,48 @@ def run_until_stopped(coroutine: Coroutine[Any, Any, None]) -> None:
     logger.addHandler(handler)
     try:
         with contextlib.suppress(KeyboardInterrupt):
-            run(coroutine)
+            run(_while_read(coroutine))
     finally:
         logger.removeHandler(handler)
+
+
+async def _while_read(coroutine: Coroutine[Any, Any, None]) -> None:
+    """Run it, but no longer than somebody reads our output: then `BrokenPipeError`.
+
+    Only a write would tell, and there may be nothing to write for hours. The writing end of a pipe
+    becomes readable, in error, when the reading end is closed.
+    """
+    loop = asyncio.get_running_loop()
+    work = loop.create_task(coroutine)
+    pipe = _pipe_of_stdout()
+    is_unread = False
+
+    def stop(pipe: int) -> None:
+        nonlocal is_unread
+        is_unread = True
+        loop.remove_reader(pipe)
+        work.cancel()
+
+    if pipe is not None:
+        loop.add_reader(pipe, stop, pipe)
+    try:
+        await work
+    except asyncio.CancelledError:
+        if is_unread:
+            raise BrokenPipeError from None
+        raise
+    finally:
+        if pipe is not None:
+            loop.remove_reader(pipe)
+
+
+def _pipe_of_stdout() -> int | None:
+    """Its descriptor, if it is a pipe: a terminal is readable when somebody types."""
+    try:
+        descriptor = sys.stdout.fileno()
+        return descriptor if stat.S_ISFIFO(os.fstat(descriptor).st_mode) else None
+    except (OSError, ValueError):
+        return None
 
 
 @asynccontextmanager

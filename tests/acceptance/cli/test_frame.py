@@ -127,7 +127,10 @@ def test_a_password_is_never_shown(url):
         (["inspect", "a{b"], "contains a brace"),
         (["watch", "q", "--interval-ms", "0"], "--interval-ms"),
         (["inspect", "q", "--redis-url", "ftp://h"], "redis_url: the scheme 'ftp' is not known"),
-        (["events", "q", "--from", "x"], "last_event_id must be"),
+        (["events", "q", "--from", "x"], "'--from': 'x' is no place: write $, 0, or the id"),
+        (["events", "q", "--event", "odd"], "no event 'odd': choose from waiting, delayed, active"),
+        (["inspct", "q"], "No such command 'inspct': did you mean inspect?"),
+        (["dlq", "peak", "q"], "No such command 'peak': did you mean peek?"),
     ],
 )
 def test_wrong_usage_is_exit_code_two_and_one_line(arguments, told):
