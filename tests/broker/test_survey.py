@@ -13,7 +13,7 @@ from tests.support.builders import an_envelope
 
 def test_a_queue_that_was_never_used_is_empty(run, keys):
     found = run(survey.depths(keys, "default"))
-    assert found == Depths(0, None, 0, 0, None, 0, is_paused=False, added=0)
+    assert found == Depths(0, None, 0, 0, None, 0, is_paused=False, added=0, is_known=False)
     assert found.lag_ms(5) is None
 
 

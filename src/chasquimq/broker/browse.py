@@ -13,7 +13,7 @@ from hiredis import ReplyError
 
 from chasquimq.broker import delayed, scripts
 from chasquimq.broker.call import Call, Reply, Steps, all_checked, call, checked, command
-from chasquimq.broker.inspect import JobState, Located
+from chasquimq.broker.inspect import JobState, Located, dead
 from chasquimq.broker.results import OUTCOME_FAILED
 from chasquimq.broker.seek import KeyPages, Pace, read_row
 from chasquimq.errors import DecodeError
@@ -280,10 +280,7 @@ def _located(rows: Sequence[Reply], state: JobState) -> list[Located]:
     for row in rows:
         job = read_row(row)
         if job is not None and state is JobState.FAILED:
-            letter = parse_dead_letter(row[0], row[1])
-            found.append(
-                Located(state, job.name, job.envelope, reason=letter.reason, error=letter.error)
-            )
+            found.append(dead(job, parse_dead_letter(row[0], row[1])))
         elif job is not None:
             found.append(Located(state, job.name, job.envelope))
     return found

@@ -9,7 +9,7 @@ from chasquimq.broker import delayed
 from chasquimq.broker.call import Call, Reply, Steps, all_checked, call, checked, command
 from chasquimq.broker.results import OUTCOME_FAILED
 from chasquimq.broker.seek import Found, find_entry, find_letter
-from chasquimq.wire.entry import parse_dead_letter
+from chasquimq.wire.entry import DeadLetter, parse_dead_letter
 from chasquimq.wire.envelope import Envelope, decode
 from chasquimq.wire.keys import QueueKeys
 from chasquimq.wire.member import decode_member
@@ -109,14 +109,24 @@ def locate(keys: QueueKeys, group: str, job_id: str) -> Steps[Located]:
         return _delayed(member)
     found = yield from find_letter(keys, job_id)
     if found is not None:
-        letter = parse_dead_letter(found.entry_id, found.fields)
-        return Located(
-            JobState.FAILED, found.name, found.envelope, reason=letter.reason, error=letter.error
-        )
+        return dead(found, parse_dead_letter(found.entry_id, found.fields))
     if outcome is not None and outcome.startswith(OUTCOME_FAILED):
         return Located(JobState.FAILED)
     known = outcome is not None or result is not None
     return Located(JobState.COMPLETED if known else JobState.UNKNOWN)
+
+
+def dead(found: Found, letter: DeadLetter) -> Located:
+    """A job in a dead letter. Its envelope is that of the last run's entry: the letter counts."""
+    runs = 0 if letter.attempts is None else max(0, letter.attempts - found.envelope.attempt)
+    return Located(
+        JobState.FAILED,
+        found.name,
+        found.envelope,
+        runs,
+        reason=letter.reason,
+        error=letter.error,
+    )
 
 
 def _waiting_or_active(keys: QueueKeys, group: str, found: Found) -> Steps[Located]:

@@ -44,6 +44,8 @@ class Depths:
     is_paused: bool
     added: int | None
     """Entries ever added to the stream; None before Redis 7, which does not count them."""
+    is_known: bool = True
+    """Whether there is anything at all of this queue on the server."""
 
     def lag_ms(self, now_ms: int) -> int | None:
         """How late the first delayed job is; 0 if its time is still to come, None without one."""
@@ -80,6 +82,7 @@ def depths(keys: QueueKeys, group: str) -> Call[Depths]:
         command("ZCARD", keys.repeat),
         command("EXISTS", keys.paused),
         command("XINFO", "STREAM", keys.stream),
+        command("EXISTS", *(keys.tag + suffix for suffix in _LASTING)),
     )
     return Call(requests, _read_depths)
 
@@ -170,7 +173,7 @@ def _queue_of(key: bytes) -> str | None:
 
 
 def _read_depths(replies: list[Reply]) -> Depths:
-    length, pending, dead, later, first, repeatable, paused, info = replies
+    length, pending, dead, later, first, repeatable, paused, info, lasting = replies
     firsts = _read_due(checked(first))
     return Depths(
         stream=checked(length),
@@ -182,6 +185,7 @@ def _read_depths(replies: list[Reply]) -> Depths:
         is_paused=bool(checked(paused)),
         # A stream that does not exist yet is refused.
         added=0 if isinstance(info, ReplyError) else _added(info),
+        is_known=bool(checked(lasting)),
     )
 
 

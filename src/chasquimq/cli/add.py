@@ -10,7 +10,7 @@ import click
 
 from chasquimq.cli import options, values
 from chasquimq.cli.options import Session
-from chasquimq.cli.render import emit, say
+from chasquimq.cli.render import counted, emit, say
 from chasquimq.cli.run import opened, run
 from chasquimq.given import chosen
 from chasquimq.job import Job
@@ -113,7 +113,8 @@ async def _add_lines(
                 for job in jobs:
                     _tell(session, job)
     if not session.as_json:
-        say(f"added {added - taken} jobs" + (f", {taken} were there already" if taken else ""))
+        told = f", {taken} {'was' if taken == 1 else 'were'} there already" if taken else ""
+        say(f"added {counted(added - taken, 'job')}{told}")
 
 
 def _entries(
@@ -137,7 +138,8 @@ async def _add_batch(
     except (ValueError, TypeError, click.UsageError) as error:
         told = error.message if isinstance(error, click.UsageError) else str(error)
         told = _POSITION.sub(lambda found: f"line {batch[int(found[1])][0]}", told)
-        msg = f"{told} ({before} jobs of earlier lines were added)"
+        were = "was" if before == 1 else "were"
+        msg = f"{told} ({counted(before, 'job')} of earlier lines {were} added)"
         raise click.UsageError(msg) from error
 
 

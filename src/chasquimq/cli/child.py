@@ -26,6 +26,7 @@ from chasquimq.cli.problems import exit_code_of
 from chasquimq.cli.serving import Ending, Ready, Settings, Shift, run_on_loop
 from chasquimq.config import ConsumerConfig
 
+GO = "go"
 STOP = "stop"
 CUT = "cut"
 
@@ -107,7 +108,6 @@ def main() -> int:
 
 async def _work(settings: Settings, leash: Leash) -> Ending:
     shift = Shift(settings)
-    shift.refuse_a_server_of_ones_own()
     ready: Ready = await shift.check()
     loop = asyncio.get_running_loop()
     orders = asyncio.Queue[str]()
@@ -116,21 +116,25 @@ async def _work(settings: Settings, leash: Leash) -> Ending:
         with suppress(RuntimeError):  # the loop may be closed
             loop.call_soon_threadsafe(orders.put_nowait, order)
 
-    obeying = loop.create_task(_obey(shift, orders))
+    is_ordered = asyncio.Event()
+    obeying = loop.create_task(_obey(shift, orders, is_ordered))
     leash.attach(deliver)
     leash.tell(ready=asdict(ready))
+    # Not a line before the supervisor's banner; one that is gone orders too, to stop.
+    await is_ordered.wait()
     try:
         return await shift.run()
     finally:
         obeying.cancel()
 
 
-async def _obey(shift: Shift, orders: "asyncio.Queue[str]") -> None:
+async def _obey(shift: Shift, orders: "asyncio.Queue[str]", is_ordered: asyncio.Event) -> None:
     while True:
         order = await orders.get()
+        is_ordered.set()
         if order == CUT:
             await shift.cut()
-        else:
+        elif order == STOP:
             shift.end(Ending.STOPPED)
 
 

@@ -5,7 +5,7 @@ import click
 from chasquimq.cli import options, values
 from chasquimq.cli.consent import consent
 from chasquimq.cli.options import Session
-from chasquimq.cli.render import emit, say
+from chasquimq.cli.render import counted, emit, say
 from chasquimq.cli.run import opened, run
 
 STATES = ("completed", "failed", "waiting", "delayed")
@@ -55,7 +55,7 @@ def command(  # noqa: PLR0913 -- one parameter an option
 ) -> None:
     """Remove old jobs that are completed, failed, waiting or delayed. Running jobs stay."""
     if not dry_run:
-        consent(f"remove up to {limit} {state} jobs of {queue}", yes=yes)
+        consent(f"remove up to {counted(limit, f'{state} job')} of {queue}", yes=yes)
 
     async def carry_out() -> list[str]:
         async with opened(session, queue, group) as open_queue:
@@ -69,4 +69,5 @@ def command(  # noqa: PLR0913 -- one parameter an option
     if dry_run:
         for job_id in ids:
             say(job_id)
-    say(f"{'would remove' if dry_run else 'removed'} {len(ids)} {state} jobs of {queue}")
+    told = counted(len(ids), f"{state} job")
+    say(f"{'would remove' if dry_run else 'removed'} {told} of {queue}")

@@ -1,14 +1,15 @@
 """`chasqui counts`: how many jobs wait, run, are delayed, are dead."""
 
-from dataclasses import asdict
-
 import click
 
-from chasquimq.broker.inspect import Counts
+from chasquimq.broker.survey import Depths, depths
 from chasquimq.cli import options
+from chasquimq.cli.inspect import PAUSED, tell_if_unknown
 from chasquimq.cli.options import Session
+from chasquimq.cli.queues import tally
 from chasquimq.cli.render import emit, show, table
-from chasquimq.cli.run import opened, run
+from chasquimq.cli.run import reading, run
+from chasquimq.wire.keys import QueueKeys
 
 
 @click.command(
@@ -21,13 +22,19 @@ from chasquimq.cli.run import opened, run
 @options.session
 def command(queue: str, group: str, session: Session) -> None:
     """Count the jobs that wait, run, are delayed, are dead."""
+    keys = QueueKeys(queue)
 
-    async def look() -> Counts:
-        async with opened(session, queue, group) as open_queue:
-            return await open_queue.counts()
+    async def look() -> Depths:
+        async with reading(session, keys.tag) as reader:
+            return await reader.ask(depths(keys, group))
 
-    found = asdict(run(look()))
+    found = run(look())
+    counts = tally(found)
     if session.as_json:
-        emit({"queue": queue, **found})
-    else:
-        show(table([f"queue: {queue}", "jobs"], found.items(), right=["jobs"]))
+        emit({"queue": queue, **counts, "paused": found.is_paused, "exists": found.is_known})
+        return
+    rows: list[tuple[str, object]] = list(counts.items())
+    if found.is_paused:
+        rows.append(("paused", PAUSED))
+    show(table([f"queue: {queue}", "jobs"], rows, right=["jobs"]))
+    tell_if_unknown(queue, found)

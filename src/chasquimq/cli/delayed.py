@@ -53,6 +53,7 @@ def ls(queue: str, limit: int, session: Session) -> None:
 @command.command("cancel", examples=["chasqui delayed cancel emails 01JH..."])
 @options.queue_argument
 @ids_argument
+@options.needless_yes_option
 @options.session
 def cancel(queue: str, job_ids: tuple[str, ...], session: Session) -> int:
     """Take delayed jobs out of the queue: they will not run."""

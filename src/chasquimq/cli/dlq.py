@@ -13,10 +13,12 @@ from chasquimq.broker.survey import data_in, dead_letters, job_in
 from chasquimq.cli import options
 from chasquimq.cli.consent import consent
 from chasquimq.cli.options import Function, Session
-from chasquimq.cli.problems import Refusal
+from chasquimq.cli.problems import NOT_DONE, Refusal
 from chasquimq.cli.render import (
+    NONE,
     clean,
     console,
+    counted,
     cut,
     emit,
     facts,
@@ -68,8 +70,8 @@ def command() -> None:
 def peek(queue: str, limit: int, session: Session, **which: Any) -> None:  # noqa: ANN401
     """Show the oldest dead letters, without touching them.
 
-    The second table counts those shown by their reason. A narrow screen leaves source_id out:
-    `dlq show` and --json have it.
+    The second table counts those shown by their reason. A narrow screen leaves source_id out, and
+    has the id of the job below that of the letter: `dlq show` and --json have it all.
     """
     letters = _letters(session, queue, limit, which)
     if session.as_json:
@@ -78,11 +80,11 @@ def peek(queue: str, limit: int, session: Session, **which: Any) -> None:  # noq
         return
     rows = [_row(letter) for letter in letters]
     columns = [f"dlq peek: {queue}", "source_id", "name", "reason", "detail", "error",
-               "payload bytes"]  # fmt: skip
+               "payload bytes", "job id"]  # fmt: skip
     if not is_wide(console()):
         # The two tell of different failures: a letter has a detail or an error.
-        columns = [columns[0], "name", "reason", "detail / error", "bytes"]
-        rows = [(row[0], row[2], row[3], row[4] or row[5], row[6]) for row in rows]
+        columns = [f"{columns[0]}\njob id", "name", "reason", "detail / error", "bytes"]
+        rows = [(f"{row[0]}\n{row[7]}", row[2], row[3], row[4] or row[5], row[6]) for row in rows]
     show(table(columns, rows or [["(empty)"]], right=["payload bytes", "bytes"]))
     reasons = sorted(Counter(letter.reason for letter in letters).items())
     show(table(["reason", "count"], reasons or [("(no entries)", 0)], right=["count"]))
@@ -117,12 +119,13 @@ def show_letter(queue: str, letter_id: str, session: Session) -> None:
 @which_options
 @options.yes_option
 @options.session
-def replay(queue: str, limit: int, *, yes: bool, session: Session, **which: Any) -> None:  # noqa: ANN401
+def replay(queue: str, limit: int, *, yes: bool, session: Session, **which: Any) -> int:  # noqa: ANN401
     """Send dead letters round again, with a full budget of attempts.
 
-    Any payload is sent as it is; those that hold no job stay where they are.
+    Any payload is sent as it is; those that hold no job stay where they are. Exit code 1 if one
+    that --id names was not replayed.
     """
-    _dispose(session, queue, limit, which, yes=yes, verb=("replay", "replayed"))
+    return _dispose(session, queue, limit, which, yes=yes, verb=("replay", "replayed"))
 
 
 @command.command("discard", examples=["chasqui dlq discard emails --reason malformed --yes"])
@@ -131,9 +134,9 @@ def replay(queue: str, limit: int, *, yes: bool, session: Session, **which: Any)
 @which_options
 @options.yes_option
 @options.session
-def discard(queue: str, limit: int, *, yes: bool, session: Session, **which: Any) -> None:  # noqa: ANN401
-    """Delete dead letters for good."""
-    _dispose(session, queue, limit, which, yes=yes, verb=("discard", "discarded"))
+def discard(queue: str, limit: int, *, yes: bool, session: Session, **which: Any) -> int:  # noqa: ANN401
+    """Delete dead letters for good. Exit code 1 if one that --id names was not there."""
+    return _dispose(session, queue, limit, which, yes=yes, verb=("discard", "discarded"))
 
 
 @command.command(
@@ -216,10 +219,11 @@ def _dispose(
     *,
     yes: bool,
     verb: tuple[str, str],
-) -> None:
-    found = len(_letters(session, queue, limit, which))
+) -> int:
+    letters = _letters(session, queue, limit, which)
+    found = len(letters)
     if found:
-        consent(f"{verb[0]} {found} dead letters of {queue}", yes=yes)
+        consent(f"{verb[0]} {counted(found, 'dead letter')} of {queue}", yes=yes)
 
     async def carry_out() -> int:
         async with opened(session, queue) as open_queue:
@@ -232,9 +236,21 @@ def _dispose(
         emit({verb[1]: done, "found": found})
     else:
         say(f"{verb[1]} {done} of {found} entries")
+    missing = _missing(letters, which["ids"])
+    for letter_id in missing:
+        click.echo(f"chasqui: there is no such dead letter {clean(letter_id)}", err=True)
+    return NOT_DONE if which["ids"] and (missing or done < found) else 0
+
+
+def _missing(letters: list[DeadLetter], ids: tuple[str, ...]) -> list[str]:
+    """Which of the ids that were asked for, of letters or jobs, nothing was found of."""
+    found = {letter.dlq_id for letter in letters}
+    found |= {job.id for letter in letters if (job := job_in(letter)) is not None}
+    return [each for each in ids if each not in found]
 
 
 def _row(letter: DeadLetter) -> tuple[object, ...]:
+    job = job_in(letter)
     return (
         letter.dlq_id,
         letter.source_id,
@@ -243,6 +259,7 @@ def _row(letter: DeadLetter) -> tuple[object, ...]:
         cut(letter.detail or ""),
         cut(letter.error or ""),
         len(letter.payload),
+        job.id if job else NONE,
     )
 
 

@@ -9,9 +9,9 @@ from chasquimq.broker.checkup import QueueFacts, queue_facts, server_facts
 from chasquimq.broker.connection import Connection
 from chasquimq.broker.options import ConnectionOptions
 from chasquimq.broker.survey import queues
-from chasquimq.broker.url import parse_url
 from chasquimq.cli import options
 from chasquimq.cli.options import Session
+from chasquimq.cli.place import shared_server
 from chasquimq.cli.render import clean, emit, show
 from chasquimq.cli.run import Reader, run
 from chasquimq.cli.values import positive
@@ -98,7 +98,7 @@ async def _findings(
     session: Session,
     examine: Callable[[QueueFacts], list[Finding]],
 ) -> dict[str, Sequence[Finding]]:
-    target = parse_url(session.redis_url)
+    target = shared_server(session.redis_url)
     slot_key = QueueKeys(queue).tag if queue is not None else b""
     connection = Connection(target, ConnectionOptions(), slot_key=slot_key)
     reader = Reader(connection)

@@ -5,7 +5,7 @@ import click
 from chasquimq.cli import options
 from chasquimq.cli.consent import consent
 from chasquimq.cli.options import Session
-from chasquimq.cli.render import emit, say
+from chasquimq.cli.render import counted, emit, say
 from chasquimq.cli.run import opened, run
 
 
@@ -36,4 +36,4 @@ def command(queue: str, *, keep_delayed: bool, dry_run: bool, yes: bool, session
     if session.as_json:
         emit({"queue": queue, "removed": count, "dry_run": dry_run})
     else:
-        say(f"{'would remove' if dry_run else 'removed'} {count} jobs of {queue}")
+        say(f"{'would remove' if dry_run else 'removed'} {counted(count, 'job')} of {queue}")

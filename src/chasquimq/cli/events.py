@@ -6,12 +6,38 @@ import click
 
 from chasquimq.cli import options
 from chasquimq.cli.options import Session
+from chasquimq.cli.place import shared_server
 from chasquimq.cli.render import clean, emit, iso
 from chasquimq.cli.run import run_until_stopped
+from chasquimq.errors import DecodeError
 from chasquimq.events import QueueEvents
-from chasquimq.wire.event import QueueEvent
+from chasquimq.wire.event import EventName, QueueEvent
+from chasquimq.wire.ids import StreamId
 
 _MOST_CHARS = 80
+
+
+def _known(
+    context: click.Context, option: click.Parameter, names: tuple[str, ...]
+) -> tuple[str, ...]:
+    """The names, if there are such events: another would be waited for in vain."""
+    del context, option
+    for name in names:
+        if name not in list(EventName):
+            msg = f"there is no event {name!r}: choose from {', '.join(EventName)}"
+            raise click.BadParameter(msg)
+    return names
+
+
+def _place(context: click.Context, option: click.Parameter, place: str) -> str:
+    del context, option
+    if place != "$":
+        try:
+            StreamId.parse(place)
+        except DecodeError:
+            msg = f"{place!r} is no place: write $, 0, or the id of an event, as 1767225600000-0"
+            raise click.BadParameter(msg) from None
+    return place
 
 
 @click.command(
@@ -24,10 +50,10 @@ _MOST_CHARS = 80
     ],
 )
 @options.queue_argument
-@click.option("--from", "place", default="$", show_default=True, metavar="ID",
+@click.option("--from", "place", default="$", show_default=True, metavar="ID", callback=_place,
               help="After this event: $ for new ones only, 0 for all that are kept.")  # fmt: skip
-@click.option("--event", "names", multiple=True, metavar="NAME",
-              help="Only these: waiting, active, failed, ... May be repeated.")  # fmt: skip
+@click.option("--event", "names", multiple=True, metavar="NAME", callback=_known,
+              help=f"Only these: {', '.join(EventName)}. May be repeated.")  # fmt: skip
 @click.option("--job", "job_ids", multiple=True, metavar="ID",
               help="Only of this job. May be repeated.")  # fmt: skip
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after so many.")
@@ -43,11 +69,13 @@ def command(
 ) -> None:
     """Print what happens in a queue, until Ctrl+C.
 
-    A line is: time, id of the event, its name, job id, job name, then what else it says.
+    A line is: time, id of the event, its name, job id, job name, then what else it says. It also
+    ends when whoever reads its output has gone.
     """
 
     async def follow() -> None:
         left = count
+        shared_server(session.redis_url)
         async with QueueEvents(queue, redis_url=session.redis_url, last_event_id=place) as events:
             async for event in events:
                 if names and event.name not in names:

@@ -5,10 +5,12 @@ import click
 from chasquimq.broker.survey import Depths, depths
 from chasquimq.cli import options
 from chasquimq.cli.options import Session
-from chasquimq.cli.render import emit, show, table
+from chasquimq.cli.render import clean, emit, show, table
 from chasquimq.cli.run import reading, run
 from chasquimq.clock import SYSTEM_CLOCK
 from chasquimq.wire.keys import QueueKeys
+
+PAUSED = "yes: workers take no new jobs"
 
 
 @click.command("inspect", cls=options.Command, examples=["chasqui inspect emails"])
@@ -33,6 +35,7 @@ def command(queue: str, group: str, session: Session) -> None:
         emit({"queue": queue, "group": group, **shape(found, now_ms)})
         return
     show(table([f"queue: {queue}", f"group: {group}"], rows(found, now_ms)))
+    tell_if_unknown(queue, found)
 
 
 def rows(found: Depths, now_ms: int) -> list[tuple[str, str]]:
@@ -46,7 +49,7 @@ def rows(found: Depths, now_ms: int) -> list[tuple[str, str]]:
         ("oldest delayed lag (ms)", "-" if lag_ms is None else str(lag_ms)),
         ("repeatable count", str(found.repeatable)),
     ]
-    return [*named, ("paused", "yes: workers take no new jobs")] if found.is_paused else named
+    return [*named, ("paused", PAUSED)] if found.is_paused else named
 
 
 def shape(found: Depths, now_ms: int) -> dict[str, object]:
@@ -60,4 +63,14 @@ def shape(found: Depths, now_ms: int) -> dict[str, object]:
         "oldest_delayed_lag_ms": found.lag_ms(now_ms),
         "repeatable": found.repeatable,
         "paused": found.is_paused,
+        "exists": found.is_known,
     }
+
+
+def tell_if_unknown(queue: str, found: Depths) -> None:
+    """Zeros may be the answer to a mistyped name: say so, on stderr."""
+    if not found.is_known:
+        name = clean(queue)
+        click.echo(
+            f"nothing is known of {name}: see  chasqui queues  for those there are", err=True
+        )

@@ -57,11 +57,7 @@ def show_job(queue: str, job_id: str, group: str, session: Session) -> None:
     """
     found = run(_find(session, queue, job_id, group))
     if found.located.state is JobState.UNKNOWN and found.outcome.status is OutcomeStatus.UNKNOWN:
-        msg = (
-            f"there is no job {job_id!r} in {queue!r}: it never was, or it completed under a "
-            "worker that stores no results"
-        )
-        raise Refusal(msg)
+        raise _no_such_job(queue, job_id)
     if session.as_json:
         emit(_shape(job_id, found))
     else:
@@ -74,26 +70,32 @@ def show_job(queue: str, job_id: str, group: str, session: Session) -> None:
 @options.limit_option(100, "Show the last N lines.")
 @options.session
 def logs(queue: str, job_id: str, limit: int, session: Session) -> None:
-    """Print the lines that a job logged, the oldest first."""
+    """Print the lines that a job logged, the oldest first. Exit code 1 if there is no such job."""
 
-    async def look() -> tuple[list[str], int]:
+    async def look() -> tuple[list[str], int, bool]:
         async with opened(session, queue) as open_queue:
             found = await open_queue.get_job_logs(job_id, -limit, -1)
-            return found.lines, found.count
+            is_known = bool(found.count) or (
+                await open_queue.get_job_state(job_id) is not JobState.UNKNOWN
+            )
+            return found.lines, found.count, is_known
 
-    lines, count = run(look())
+    lines, count, is_known = run(look())
+    if not is_known:
+        raise _no_such_job(queue, job_id)
     if session.as_json:
         emit({"id": job_id, "count": count, "lines": lines})
         return
     for line in lines:
         say(line)
     if not lines:
-        click.echo(f"job {job_id} has logged nothing, or it is not kept any more", err=True)
+        click.echo(f"job {clean(job_id)} has logged nothing, or it is not kept any more", err=True)
 
 
 @command.command("remove", examples=["chasqui job remove emails 01JH..."])
 @options.queue_argument
 @click.argument("job_id")
+@options.needless_yes_option
 @options.session
 def remove(queue: str, job_id: str, session: Session) -> int:
     """Take a job that is waiting or delayed out of the queue."""
@@ -104,11 +106,20 @@ def remove(queue: str, job_id: str, session: Session) -> int:
 @command.command("retry", examples=["chasqui job retry emails 01JH..."])
 @options.queue_argument
 @click.argument("job_id")
+@options.needless_yes_option
 @options.session
 def retry(queue: str, job_id: str, session: Session) -> int:
     """Send a dead job round again, with a full budget of attempts."""
     why_not = "is not in the dead-letter queue"
     return _act(session, queue, job_id, Queue.retry_job, ("sent round again", why_not))
+
+
+def _no_such_job(queue: str, job_id: str) -> Refusal:
+    msg = (
+        f"there is no job {job_id!r} in {queue!r}: it never was, or it completed under a "
+        "worker that stores no results"
+    )
+    return Refusal(msg)
 
 
 def _act(

@@ -30,8 +30,9 @@ def command(
 ) -> None:
     """List the jobs that are waiting, active, delayed, completed or failed.
 
-    Where there are more, the last line says how to see them. With --json each job is a line, and a
-    last line {"next_cursor": ...} follows if there are more.
+    Of a completed job only the id is known: `chasqui result` has what it returned. Where there are
+    more, the last line says how to see them. With --json each job is a line, and a last line
+    {"next_cursor": ...} follows if there are more.
     """
 
     async def look() -> tuple[list[Job], str | None]:
@@ -50,27 +51,31 @@ def command(
     jobs, next_cursor = run(look())
     if session.as_json:
         for job in jobs:
-            emit(shape(job))
+            emit(shape(job, state))
         if next_cursor is not None:
             emit({"next_cursor": next_cursor})
         return
-    now_ms = SYSTEM_CLOCK.now_ms()
-    rows = [
-        (job.id, job.name, job.attempt, away(job.created_at_ms, now_ms), short(job.data))
-        for job in jobs
-    ]
+    rows = [_row(job, state) for job in jobs]
     columns = [f"{state}: {queue}", "name", "attempts", "created", "data"]
     show(table(columns, rows or [["(none)"]], right=["attempts"]))
     if next_cursor is not None:
         click.echo(f"there are more: add --cursor {next_cursor}", err=True)
 
 
-def shape(job: Job) -> dict[str, object]:
-    """A job for programs."""
+def shape(job: Job, state: str) -> dict[str, object]:
+    """A job for programs. Of a completed one only the id is known, and that it completed."""
+    is_known = state != "completed"
     return {
         "id": job.id,
-        "name": job.name,
-        "data": job.data,
-        "attempts": job.attempt,
-        "created_at_ms": job.created_at_ms,
+        "name": job.name if is_known else None,
+        "data": job.data if is_known else None,
+        "attempts": job.attempt if is_known else None,
+        "created_at_ms": job.created_at_ms if is_known else None,
     }
+
+
+def _row(job: Job, state: str) -> tuple[object, ...]:
+    if state == "completed":
+        return job.id, None, None, None, None
+    created = away(job.created_at_ms, SYSTEM_CLOCK.now_ms())
+    return job.id, job.name, job.attempt, created, short(job.data)

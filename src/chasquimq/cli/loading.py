@@ -58,6 +58,9 @@ def load(target: str, app_dir: str) -> Loaded:
             "tasks.py"
         )
         raise LoadError(msg)
+    if "/" in module_name or module_name.startswith("."):
+        msg = f"{module_name!r} is the path of a file: {_as_import(module_name)}"
+        raise LoadError(msg)
     folder = str(Path(app_dir).resolve())
     if folder not in sys.path:
         sys.path.insert(0, folder)
@@ -89,14 +92,22 @@ def _imported(name: str, folder: str) -> ModuleType:
 
 def _near_file(name: str, folder: str) -> str:
     """What to do about a module that is not there."""
-    stem = name.removesuffix(".py").replace("/", ".").strip(".")
-    if stem != name:
-        return f"write {stem}:NAME, as in an import, not the path of the file"
+    if name.endswith(".py"):
+        return _as_import(name)
     there = sorted({path.stem for path in Path(folder).glob("*.py")})
     close = difflib.get_close_matches(name.partition(".")[0], there, _MOST_SUGGESTIONS)
     if close:
         return f"did you mean {' or '.join(close)}?"
     return "correct the name, or say where it is with --app-dir"
+
+
+def _as_import(path: str) -> str:
+    """How to name the module in a file."""
+    file = Path(path.removesuffix(".py"))
+    if file.is_absolute() or ".." in file.parts:
+        return f"write {file.name}:NAME, and --app-dir {file.parent}"
+    stem = ".".join(file.parts).strip(".")
+    return f"write {stem}:NAME, as in an import, not the path of the file"
 
 
 def _broken(name: str, error: BaseException) -> LoadError:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import click
 
-from chasquimq.cli.options import examples_text, redis_url_option
+from chasquimq.cli.options import SuggestingGroup, examples_text, redis_url_option
 from chasquimq.cli.problems import exit_code_of
 
 
@@ -60,7 +60,7 @@ EXAMPLES = (
 )
 
 
-class LazyGroup(click.Group):
+class LazyGroup(SuggestingGroup):
     """The commands of the table, shown without importing them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

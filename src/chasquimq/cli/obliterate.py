@@ -2,11 +2,13 @@
 
 import click
 
+from chasquimq.broker.survey import Depths, depths
 from chasquimq.cli import options
 from chasquimq.cli.consent import consent
 from chasquimq.cli.options import Session
-from chasquimq.cli.render import emit, say
-from chasquimq.cli.run import opened, run
+from chasquimq.cli.render import counted, emit, say
+from chasquimq.cli.run import opened, reading, run
+from chasquimq.wire.keys import QueueKeys
 
 
 @click.command(
@@ -26,16 +28,42 @@ def command(
     """Remove a queue: jobs, dead letters, results, recurring jobs, events, everything.
 
     Refused while jobs are running. If it is broken off, do it again: it goes on where it ended.
+    What is counted is what was there a moment before.
     """
-    if not dry_run:
-        consent(f"remove every key of {queue}", yes=yes)
+    keys = QueueKeys(queue)
+
+    async def look() -> Depths:
+        async with reading(session, keys.tag) as reader:
+            return await reader.ask(depths(keys, group))
 
     async def carry_out() -> int:
         async with opened(session, queue, group) as open_queue:
             return await open_queue.obliterate(force=force, dry_run=dry_run)
 
+    found = run(look())
+    if not dry_run:
+        consent(f"remove every key of {queue}, with {_told(found)}", yes=yes)
     count = run(carry_out())
     if session.as_json:
-        emit({"queue": queue, "removed_keys": count, "dry_run": dry_run})
-    else:
-        say(f"{'would remove' if dry_run else 'removed'} {count} keys of {queue}")
+        emit(
+            {
+                "queue": queue,
+                "removed_keys": count,
+                "jobs": _jobs(found),
+                "dead_letters": found.dlq,
+                "recurring_jobs": found.repeatable,
+                "dry_run": dry_run,
+            }
+        )
+        return
+    did = "would remove" if dry_run else "removed"
+    say(f"{did} {counted(count, 'key')} of {queue}, with {_told(found)}")
+
+
+def _jobs(found: Depths) -> int:
+    return found.stream + found.delayed
+
+
+def _told(found: Depths) -> str:
+    jobs, letters = counted(_jobs(found), "job"), counted(found.dlq, "dead letter")
+    return f"{jobs}, {letters} and {counted(found.repeatable, 'recurring job')}"

@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, TypeAlias
 
 import click
@@ -21,18 +22,39 @@ class Session:
 class Command(click.Command):
     """A command whose help ends with examples."""
 
-    def __init__(self, *args: Any, examples: Sequence[str] = (), **kwargs: Any) -> None:  # noqa: ANN401
-        """As `click.Command`; `examples` are command lines."""
+    def __init__(
+        self,
+        *args: Any,  # noqa: ANN401
+        examples: Sequence[str] = (),
+        preface: str = "",
+        **kwargs: Any,  # noqa: ANN401
+    ) -> None:
+        """As `click.Command`; `examples` are command lines, `preface` lines that go before them."""
         super().__init__(*args, **kwargs)
         self.examples = tuple(examples)
+        self.preface = preface
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The examples, as they are typed."""
         del ctx
-        formatter.write(examples_text(self.examples))
+        formatter.write(self.preface + examples_text(self.examples))
 
 
-class Group(click.Group):
+class SuggestingGroup(click.Group):
+    """A group that knows what a mistyped command was meant to be."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does it, which before 8.4 suggests nothing, and never a command of a table."""
+        close = get_close_matches(args[0], self.list_commands(ctx))
+        if close and args[0] not in close:
+            msg = f"No such command {args[0]!r}: did you mean {' or '.join(close)}?"
+            raise click.UsageError(msg, ctx)
+        return super().resolve_command(ctx, args)
+
+
+class Group(SuggestingGroup):
     """A noun with verbs, whose help ends with examples."""
 
     command_class = Command
@@ -75,6 +97,10 @@ dry_run_option = click.option(
     "--dry-run", is_flag=True, help="Only say what would be removed; remove nothing."
 )
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+# So that a script can say it everywhere.
+needless_yes_option = click.option(
+    "--yes", "-y", is_flag=True, expose_value=False, help="Nothing: what is named is not asked for."
+)
 
 
 def limit_option(default: int, what: str) -> Callable[[Function], Function]:

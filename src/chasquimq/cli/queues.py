@@ -33,10 +33,10 @@ def command(limit: int, scan: int, group: str, session: Session) -> None:
     found, standing = run(_look(session, scan, limit, group))
     if session.as_json:
         for name, depth in standing.items():
-            emit({"queue": name, **_shape(depth), "paused": depth.is_paused})
+            emit({"queue": name, **tally(depth), "paused": depth.is_paused})
         return
     rows = [
-        (name, *_shape(depth).values(), "yes" if depth.is_paused else "")
+        (name, *tally(depth).values(), "yes" if depth.is_paused else "")
         for name, depth in standing.items()
     ]
     show(table(["queue", *_NUMBERS, "paused"], rows or [["(none)"]], right=_NUMBERS))
@@ -60,7 +60,8 @@ async def _look(
     return found, standing
 
 
-def _shape(depth: Depths) -> dict[str, int]:
+def tally(depth: Depths) -> dict[str, int]:
+    """How many jobs of a queue wait, run, are delayed, are dead."""
     active = depth.pending or 0
     return {
         "waiting": max(0, depth.stream - active),

@@ -163,6 +163,11 @@ def away(ms: float, now_ms: int) -> str:
     return f"in {text}" if distance > 0 else f"{text} ago"
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 job`, `2 jobs`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def duration(ms: float) -> str:
     """`250 ms`, `3 s`, `5 min`, `2 h`, `4 d`."""
     for size, unit in _UNITS:

@@ -1,7 +1,7 @@
 """`chasqui repeatable`: recurring jobs."""
 
 from collections.abc import Awaitable, Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -12,13 +12,15 @@ from chasquimq.broker.survey import specs
 from chasquimq.cli import options, values
 from chasquimq.cli.options import Session
 from chasquimq.cli.problems import Refusal
-from chasquimq.cli.render import away, emit, facts, instant, panel, say, show, table
+from chasquimq.cli.render import away, emit, facts, instant, iso, panel, say, show, table
 from chasquimq.cli.run import opened, reading, run
 from chasquimq.clock import SYSTEM_CLOCK
+from chasquimq.engine.cadence import SHORTEST_INTERVAL_MS
 from chasquimq.queue import Queue
 from chasquimq.recurring import describe, next_fires, pattern_of
 from chasquimq.wire.keys import QueueKeys
 from chasquimq.wire.repeat import MissedFiresPolicy, RepeatPattern
+from chasquimq.wire.retry import U32_MAX
 
 _PREVIEWED = 3
 _NO_SUCH_KEY = "there is no recurring job {key!r} in {queue!r}: see  chasqui repeatable ls {queue}"
@@ -71,7 +73,8 @@ def ls(queue: str, limit: int, session: Session) -> None:
 @options.queue_argument
 @click.argument("name")
 @click.argument("data", required=False)
-@click.option("--cron", metavar="EXPR", help="When: 5 or 6 fields, or @hourly, @daily, ...")
+@click.option("--cron", metavar="EXPR", help="When: 5 fields, 6 with seconds in front, 7 with "
+              "a year at the end; or @hourly, @daily, ...")  # fmt: skip
 @click.option(
     "--every",
     type=values.duration,
@@ -139,7 +142,7 @@ def add(  # noqa: PLR0913 -- one parameter an option
             )
             return job.id
 
-    fires = next_fires(pattern, _PREVIEWED, after=start)
+    fires = _fires(pattern, limit, start, end)
     if not dry_run:
         key = run(store())
     _tell_fires(session, key, pattern, fires)
@@ -211,6 +214,7 @@ def run_now(queue: str, key: str, session: Session) -> None:
 @command.command("rm", examples=["chasqui repeatable rm reports KEY"])
 @options.queue_argument
 @key_argument
+@options.needless_yes_option
 @options.session
 def rm(queue: str, key: str, session: Session) -> None:
     """Forget a recurring job; jobs it has fired stay. Done twice, the second says `not found`."""
@@ -259,18 +263,40 @@ def _pattern(cron: str | None, every: int | None, tz: str | None) -> RepeatPatte
     if tz is not None:
         msg = "--tz goes with --cron: an interval is the same in every zone"
         raise click.UsageError(msg)
-    return pattern_of(RepeatPattern.every(every or 0))
+    if not every or every < SHORTEST_INTERVAL_MS:
+        msg = f"--every is {every} ms: the shortest interval is {SHORTEST_INTERVAL_MS} ms"
+        raise click.UsageError(msg)
+    return pattern_of(RepeatPattern.every(every))
 
 
 def _policy(text: str) -> MissedFiresPolicy:
-    kind, _, most = text.partition(":")
-    raw: dict[str, Any] = {"kind": kind}
-    if most:
-        if not most.isdecimal():
-            msg = f"--missed-fires {text!r}: behind the colon is a number, as in fire-all:10"
-            raise click.UsageError(msg)
-        raw["max_catchup"] = int(most)
-    return MissedFiresPolicy.from_dict(raw)
+    kind, colon, most = text.partition(":")
+    try:
+        if not colon:
+            return MissedFiresPolicy(kind)
+        return MissedFiresPolicy(kind, int(most))
+    except (ValueError, TypeError):
+        msg = (
+            f"--missed-fires {text!r} is not known: write skip, fire-once, or fire-all:10 for 10 "
+            f"at most, from 1 to {U32_MAX}"
+        )
+        raise click.UsageError(msg) from None
+
+
+def _fires(
+    pattern: RepeatPattern, limit: int | None, start: datetime | None, end: datetime | None
+) -> list[datetime]:
+    """The first times it fires; none before --start or after --end, and no more than --limit."""
+    now = datetime.fromtimestamp(SYSTEM_CLOCK.now_ms() / 1_000, UTC)
+    fires = next_fires(
+        pattern, min(_PREVIEWED, limit or _PREVIEWED), after=max(now, start) if start else now
+    )
+    kept = [fire for fire in fires if end is None or fire <= end]
+    if fires and not kept:
+        first = iso(values.epoch_ms(fires[0]) or 0)
+        msg = f"--end is before the first fire, {first}: move the end, or leave it out"
+        raise click.UsageError(msg)
+    return kept
 
 
 def _tell_fires(

@@ -14,7 +14,7 @@ from chasquimq.engine.outcomes import JobResult, OutcomeStatus
 from chasquimq.errors import JobFailedError, WaitForResultTimeoutError
 
 _WHY_NOT = {
-    OutcomeStatus.PENDING: "has not ended yet: wait for it with --wait SECONDS",
+    OutcomeStatus.PENDING: "has not ended yet",
     OutcomeStatus.EXPIRED: "completed, but its value is not kept any more",
     OutcomeStatus.UNKNOWN: "is unknown: no such id, or its worker stores no results",
 }
@@ -56,6 +56,8 @@ def command(queue: str, job_id: str, wait: float | None, session: Session) -> in
         msg = f"job {job_id} failed ({result.reason}): {result.error or 'no error is recorded'}"
         raise Refusal(msg)
     msg = f"job {job_id} {_WHY_NOT[result.status]}"
+    if result.status is OutcomeStatus.PENDING:
+        msg += ": wait for it with --wait SECONDS" if wait is None else f", after {wait:g} s"
     raise Refusal(msg)
 
 

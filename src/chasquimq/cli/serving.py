@@ -15,10 +15,9 @@ from typing import Any, TypeVar
 import click
 
 from chasquimq.broker.inspect import is_idle
-from chasquimq.broker.target import TargetKind
-from chasquimq.broker.url import parse_url
 from chasquimq.cli.loading import Loaded, load
-from chasquimq.errors import ConfigError
+from chasquimq.cli.place import shared_server
+from chasquimq.given import chosen
 from chasquimq.metrics import JobOutcome, JobOutcomeKind, NoopSink
 from chasquimq.queue import Queue
 from chasquimq.wire.keys import QueueKeys
@@ -27,6 +26,8 @@ from chasquimq.worker import Worker
 log = logging.getLogger("chasquimq.worker")
 
 T = TypeVar("T")
+
+HIGHEST_PORT = 65_535
 
 # Between two looks at whether a queue is empty, and at how much memory is used.
 _BURST_LOOK_S = 0.1
@@ -61,6 +62,8 @@ class Settings:
     max_memory_mb: int | None = None
     log_level: str = "info"
     use_uvloop: bool | None = None
+    place: int = 0
+    """Which of several processes this is, from 0; one that is replaced leaves its place."""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -80,16 +83,24 @@ class Shift:
     """The workers of one process, and whatever may end them."""
 
     def __init__(self, settings: Settings) -> None:
-        """Load the handler; `LoadError` if there is none. Needs an event loop."""
+        """Load the handler; `LoadError` if there is none. Needs an event loop.
+
+        A server of the process's own is refused even where there is one process only: jobs could
+        come from nobody but the handler itself, and would be lost with it.
+        """
         loaded = load(settings.target, settings.app_dir)
         if loaded.app is not None and settings.redis_url is not None:
             loaded.app.redis_url = settings.redis_url
         self._settings = settings
         self._loaded = loaded
-        self._server = parse_url(settings.redis_url if loaded.app is None else loaded.app.redis_url)
+        url = settings.redis_url if loaded.app is None else loaded.app.redis_url
+        self._server = shared_server(url)
         self._names = queue_names(settings, loaded)
         self._count = _Count(settings.max_jobs, lambda: self.end(Ending.RECYCLED))
-        self._workers = [self._worker(name) for name in self._names]
+        ports = _metrics_ports(settings, len(self._names))
+        self._workers = [
+            self._worker(name, port) for name, port in zip(self._names, ports, strict=True)
+        ]
         self._queues = [self._queue(name) for name in self._names]
         self._ending: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
 
@@ -98,15 +109,6 @@ class Shift:
         for queue in self._queues:
             await queue.counts()
         return Ready(str(self._loaded), self._names, self._server.safe_text)
-
-    def refuse_a_server_of_ones_own(self) -> None:
-        """An embedded server in memory is one per process: several would each have their own."""
-        if self._server.kind is TargetKind.EMBEDDED and self._server.directory is None:
-            msg = (
-                f"{self._server.safe_text} keeps jobs in the memory of one process: name a "
-                "directory, as in embedded:///var/lib/chasqui, for several processes or --reload"
-            )
-            raise ConfigError(msg)
 
     def end(self, ending: Ending) -> None:
         """Let the workers drain; the first reason counts."""
@@ -178,8 +180,12 @@ class Shift:
             await asyncio.sleep(_MEMORY_LOOK_S)
         self.end(Ending.RECYCLED)
 
-    def _worker(self, name: str) -> Worker:
-        options = {"metrics": self._count, **self._settings.options}
+    def _worker(self, name: str, metrics_port: int | None) -> Worker:
+        options = {
+            "metrics": self._count,
+            **self._settings.options,
+            **chosen(metrics_port=metrics_port),
+        }
         if self._loaded.app is not None:
             return self._loaded.app.worker(name, **options)
         assert self._loaded.handler is not None  # noqa: S101 -- one of the two is there
@@ -243,3 +249,22 @@ def queue_names(settings: Settings, loaded: Loaded) -> list[str]:
         return loaded.app.queue_names
     msg = f"which queue? name it: chasqui worker {settings.target} QUEUE"
     raise click.UsageError(msg)
+
+
+def _metrics_ports(settings: Settings, count: int) -> list[int | None]:
+    """A port for each queue of this process, counted up from the one of the command line.
+
+    Which are whose depends on the place of the process alone, so another that takes the place
+    answers on the same ports. 0, any free one, stays 0 for all.
+    """
+    first: int | None = settings.options.get("metrics_port")
+    if not first:
+        return [first] * count
+    first += settings.place * count
+    if first + count - 1 > HIGHEST_PORT:
+        msg = (
+            f"--metrics-port leaves no room: process {settings.place + 1} would use {first} to "
+            f"{first + count - 1}, and ports end at {HIGHEST_PORT}; begin lower"
+        )
+        raise click.UsageError(msg)
+    return [first + position for position in range(count)]

@@ -12,10 +12,10 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from chasquimq.cli.child import CUT, GRACE_S, STOP
+from chasquimq.cli.child import CUT, GO, GRACE_S, STOP
 from chasquimq.cli.serving import Ending, Ready, Settings
 from chasquimq.cli.watching import SourceTree
 from chasquimq.clock import monotonic_s
@@ -148,7 +148,7 @@ class Supervisor:
             return
         deaths_in_a_row = 0
         while not self._is_stopping.is_set():
-            death = await self._live_and_die(deaths_in_a_row + 1)
+            death = await self._live_and_die(place, deaths_in_a_row + 1)
             is_long = death.lived_s > _LONG_LIFE_S
             deaths_in_a_row = 0 if is_long else death.deaths_in_a_row
             match verdict(
@@ -175,9 +175,9 @@ class Supervisor:
                     with suppress(TimeoutError):
                         await asyncio.wait_for(self._is_stopping.wait(), pause_s)
 
-    async def _live_and_die(self, deaths_in_a_row: int) -> Death:
+    async def _live_and_die(self, place: int, deaths_in_a_row: int) -> Death:
         began_s = monotonic_s()
-        child = await _Child.start(self._settings)
+        child = await _Child.start(replace(self._settings, place=place))
         self._children.add(child)
         try:
             if self._is_stopping.is_set():  # told while it was being started
@@ -284,6 +284,7 @@ class _Child:
                     if "ready" in news:
                         self.is_ready = True
                         on_ready(Ready(**news["ready"]))
+                        self.order(GO)
                     self.ending = news.get("ending", self.ending)
             return await self.process.wait()
         finally:

@@ -1,6 +1,7 @@
 """Turns what people type into values: durations, instants, JSON, backoffs."""
 
 import json
+import math
 import re
 import sys
 from collections.abc import Iterator
@@ -97,11 +98,24 @@ def json_lines(source: str) -> Iterator[tuple[int, Any]]:
 def parsed(text: str, origin: str) -> Any:  # noqa: ANN401 -- the user's data
     """The value of a JSON text; a mistake names its place and what it looked like."""
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=_no_number, parse_float=_finite)
     except ValueError as error:
         _refuse(text, origin, str(error))
     except RecursionError:
         _refuse(text, origin, "it is nested too deeply")
+
+
+def _no_number(word: str) -> NoReturn:
+    msg = f"{word} is no number that JSON has"
+    raise ValueError(msg)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        msg = f"{text} is too large for a number"
+        raise ValueError(msg)
+    return number
 
 
 def _refuse(text: str, origin: str, problem: str) -> NoReturn:

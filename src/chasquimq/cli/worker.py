@@ -11,9 +11,10 @@ from chasquimq.cli import logs, options
 from chasquimq.cli.fleet import run_fleet
 from chasquimq.cli.loading import LoadError
 from chasquimq.cli.render import clean
-from chasquimq.cli.serving import Ready, Settings, Shift, run_on_loop
+from chasquimq.cli.serving import HIGHEST_PORT, Ready, Settings, Shift, run_on_loop
 from chasquimq.cli.supervisor import Supervisor
-from chasquimq.cli.values import positive
+from chasquimq.cli.values import duration, positive
+from chasquimq.config import RATE_LIMIT_SCOPES
 from chasquimq.given import chosen
 
 # Those of `Worker` that have a flag, under the same name; what is not given is not passed on.
@@ -32,6 +33,18 @@ _WORKER_OPTIONS: tuple[Callable[[options.Function], options.Function], ...] = (
                       "[default: 30000]"),
     click.option("--shutdown-deadline-secs", type=float, metavar="SECS",
                  help="How long a stop waits for running jobs. [default: 30]"),
+    click.option("--rate-limit-max", type=positive, metavar="N",
+                 help="Take so many jobs at most in the time below. [default: no limit]"),
+    click.option("--rate-limit-duration", "rate_limit_duration_ms", type=duration,
+                 metavar="DURATION", help="That time: 500ms, 1s, 1m. [default: 1s]"),
+    click.option("--rate-limit-scope", type=click.Choice(RATE_LIMIT_SCOPES),
+                 help="Whose limit it is: of all workers of the queue, or of each process. "
+                      "[default: queue]"),
+    click.option("--metrics-port", type=click.IntRange(0, HIGHEST_PORT), metavar="PORT",
+                 help="Serve /metrics, /healthz and /readyz there; each further queue and process "
+                      "takes the next port, 0 is any free one. [default: not served]"),
+    click.option("--metrics-host", metavar="HOST",
+                 help="And on this address. [default: 127.0.0.1]"),
     click.option("--run-scheduler/--no-scheduler", default=None,
                  help="Fire recurring jobs. [default: yes]"),
     click.option("--delayed-enabled/--no-promoter", default=None,
@@ -48,9 +61,23 @@ def worker_options(function: options.Function) -> options.Function:
     return function
 
 
+# The shortest app there is, for `--help`.
+_APP = """
+A tasks.py for `chasqui worker tasks:app`, whose jobs wait in the queue named default:
+  from chasquimq import Chasqui
+  app = Chasqui()
+
+  @app.task
+  async def welcome(to): print(f"welcome, {to}")
+
+Data is an object of arguments by name: chasqui add default welcome '{"to": "ada"}'
+"""
+
+
 @click.command(
     "worker",
     cls=options.Command,
+    preface=_APP,
     examples=[
         "chasqui worker tasks:app              # the app in tasks.py, all its queues",
         "chasqui worker tasks:handle emails    # a function of one Job, for one queue",

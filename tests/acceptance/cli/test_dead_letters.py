@@ -1,6 +1,7 @@
 """`dlq`, `result` and a job's whole way from the command line: added, failed, seen, replayed."""
 
 import asyncio
+import re
 
 import pytest
 
@@ -61,12 +62,13 @@ async def test_peek_has_the_documented_columns_where_there_is_room(done, server,
     wide = done("dlq", "peek", queue_name, COLUMNS="200").out
     header = [cell.strip() for cell in wide.splitlines()[1].strip("│").split("│")]
     assert header == [f"dlq peek: {queue_name}", "source_id", "name", "reason", "detail", "error",
-                      "payload bytes"]  # fmt: skip
+                      "payload bytes", "job id"]  # fmt: skip
     narrow = done("dlq", "peek", queue_name, COLUMNS="80").out
     assert max(map(len, narrow.splitlines())) <= 80
     for shown in (wide, narrow):
         assert "unrecoverable" in shown
         assert "address" in shown
+        assert re.search(r"│ j1 +│|│ +j1 │", shown)
 
 
 def test_an_empty_dead_letter_queue_says_so(done, queue_name):
@@ -89,6 +91,20 @@ async def test_dead_letters_are_chosen_by_id_name_and_reason(chasqui, done, serv
     assert done("dlq", "replay", queue_name, "--limit", "1", "--yes").out == (
         "replayed 1 of 1 entries\n"
     )
+
+
+@pytest.mark.parametrize(("verb", "done_word"), [("replay", "replayed"), ("discard", "discarded")])
+async def test_a_named_dead_letter_that_is_not_there_is_exit_code_one(
+    chasqui, done, server, queue_name, verb, done_word
+):
+    nothing = chasqui("dlq", verb, queue_name, "--id", "99-0", "--yes")
+    assert (nothing.code, nothing.out) == (1, f"{done_word} 0 of 0 entries\n")
+    assert nothing.err == "chasqui: there is no such dead letter 99-0\n"
+
+    await bury(done, server, queue_name, "bad")
+    some = chasqui("dlq", verb, queue_name, "--id", "99-0", "--id", "j1", "--yes", "--json")
+    assert (some.code, some.json) == (1, {done_word: 1, "found": 1})
+    assert "99-0" in some.err
 
 
 async def test_an_export_holds_every_dead_letter_with_its_envelope(done, server, queue_name):
@@ -118,6 +134,7 @@ async def test_without_a_terminal_nothing_is_done_unasked(chasqui, done, server,
     for verb in ("replay", "discard"):
         answer = chasqui("dlq", verb, queue_name)
         assert answer.code == 1
+        assert f"{verb} 1 dead letter of" in answer.err
         assert "add --yes" in answer.err
     assert done("counts", queue_name, "--json").json["dead"] == 1
 
@@ -134,4 +151,5 @@ def test_a_result_can_be_waited_for_and_the_wait_ends(chasqui, done, queue_name)
     done("add", queue_name, "x", "--job-id", "j1")
     answer = chasqui("result", queue_name, "j1", "--wait", "0.1")
     assert answer.code == 1
-    assert "has not ended yet" in answer.err
+    assert answer.err == "chasqui: job j1 has not ended yet, after 0.1 s\n"
+    assert "wait for it with --wait" in chasqui("result", queue_name, "j1").err

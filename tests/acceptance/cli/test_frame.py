@@ -127,13 +127,45 @@ def test_a_password_is_never_shown(url):
         (["inspect", "a{b"], "contains a brace"),
         (["watch", "q", "--interval-ms", "0"], "--interval-ms"),
         (["inspect", "q", "--redis-url", "ftp://h"], "redis_url: the scheme 'ftp' is not known"),
-        (["events", "q", "--from", "x"], "last_event_id must be"),
+        (["events", "q", "--from", "x"], "'--from': 'x' is no place: write $, 0, or the id"),
+        (["events", "q", "--event", "odd"], "no event 'odd': choose from waiting, delayed, active"),
+        (["inspct", "q"], "No such command 'inspct': did you mean inspect?"),
+        (["dlq", "peak", "q"], "No such command 'peak': did you mean peek?"),
     ],
 )
 def test_wrong_usage_is_exit_code_two_and_one_line(arguments, told):
     done = run(*arguments, CHASQUI_REDIS_URL="redis://127.0.0.1:1")
     assert done.returncode == 2
     assert told in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+# Enough of an argument for each command that talks to a server to begin.
+ARGUMENTS = {
+    "QUEUE": "q", "[NAME]": "x", "NAME": "x", "[DATA]": "1", "JOB_ID": "j1", "JOB_ID...": "j1",
+    "ID": "1-0", "KEY": "k",
+}  # fmt: skip
+MORE = {
+    ("repeatable", "add"): ["--every", "1s"],
+    ("delayed", "reschedule"): ["--delay", "1s"],
+}
+TALKING = [path for path in LEAVES if path[0] not in ("server", "worker")]
+
+
+@pytest.mark.parametrize("path", TALKING, ids=" ".join)
+def test_a_server_in_the_memory_of_the_command_itself_is_refused(path):
+    """What was said to be added, or gone, would be so for nobody else."""
+    context = click.Context(LEAVES[path])
+    metavars = [each.make_metavar(context) for each in LEAVES[path].params
+                if isinstance(each, click.Argument)]  # fmt: skip
+    given = [ARGUMENTS[name] for name in metavars if name in ARGUMENTS]
+    yes = ["--yes"] if any("--yes" in each.opts for each in LEAVES[path].params) else []
+    done = run(*path, *given, *MORE.get(path, ()), *yes, CHASQUI_REDIS_URL="embedded://")
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    assert done.stderr.startswith("chasqui: ")
+    assert "keeps jobs in the memory of one process" in done.stderr
+    assert "chasqui server start" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 

@@ -30,14 +30,35 @@ def test_inspect_shows_the_depths_of_a_queue_that_no_worker_has_seen(done, queue
     assert done("inspect", queue_name, "--json").json == {
         "queue": queue_name, "group": "default", "stream": 1, "pending": 0, "group_exists": False,
         "dlq": 0, "delayed": 1, "oldest_delayed_lag_ms": 0, "repeatable": 0, "paused": False,
+        "exists": True,
     }  # fmt: skip
 
 
 def test_counts_are_those_of_the_queue(done, queue_name):
     done("add", queue_name, "a")
-    expected = {"queue": queue_name, "waiting": 1, "active": 0, "delayed": 0, "dead": 0}
+    expected = {"queue": queue_name, "waiting": 1, "active": 0, "delayed": 0, "dead": 0,
+                "paused": False, "exists": True}  # fmt: skip
     assert done("counts", queue_name, "--json").json == expected
-    assert re.search(r"waiting\s+│\s+1", done("counts", queue_name).out)
+    shown = done("counts", queue_name)
+    assert re.search(r"waiting\s+│\s+1", shown.out)
+    assert "paused" not in shown.out
+    assert shown.err == ""
+
+
+@pytest.mark.parametrize("command", ["counts", "inspect"])
+def test_a_paused_queue_is_shown_to_be_paused(done, queue_name, command):
+    done("pause", queue_name)
+    assert done(command, queue_name, "--json").json["paused"] is True
+    assert "yes: workers take no new jobs" in done(command, queue_name, COLUMNS="200").out
+
+
+@pytest.mark.parametrize("command", ["counts", "inspect"])
+def test_of_a_queue_without_a_key_it_is_said_that_nothing_is_known(done, queue_name, command):
+    assert done(command, queue_name, "--json").json["exists"] is False
+    assert f"nothing is known of {queue_name}: see  chasqui queues" in done(command, queue_name).err
+    done("add", queue_name, "x")
+    assert done(command, queue_name, "--json").json["exists"] is True
+    assert done(command, queue_name).err == ""
 
 
 def test_queues_are_found_on_the_server(done, queue_name):
@@ -105,6 +126,28 @@ def test_ctrl_c_ends_what_has_no_end_of_its_own_quietly(server, done, queue_name
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=20)
     assert (process.returncode, err) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("command", "more"),
+    [("events", ["--from", "0"]), ("watch", ["--interval-ms", "3600000"])],
+)
+def test_a_reader_that_goes_away_ends_it_though_nothing_happens_any_more(
+    server, done, queue_name, command, more
+):
+    done("add", queue_name, "a")
+    with subprocess.Popen(
+        [sys.executable, "-m", "chasquimq", command, queue_name, *more, "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(CHASQUI_REDIS_URL=server.url),
+    ) as process:
+        assert process.stdout.readline().startswith("{")
+        process.stdout.close()
+        err = process.stderr.read()
+        process.wait(timeout=20)
+    assert (process.returncode, err) == (1, "")
 
 
 def test_a_reader_that_goes_away_ends_it_quietly(server, done, queue_name):

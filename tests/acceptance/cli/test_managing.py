@@ -48,7 +48,7 @@ async def test_a_dead_job_shows_its_traceback_and_is_sent_round_again(
     assert chasqui("job", "retry", queue_name, "j1").code == 1
 
 
-@pytest.mark.parametrize("verb", ["show", "remove", "retry"])
+@pytest.mark.parametrize("verb", ["show", "logs", "remove", "retry"])
 def test_an_unknown_job_is_exit_code_one(chasqui, queue_name, verb):
     answer = chasqui("job", verb, queue_name, "nobody")
     assert answer.code == 1
@@ -58,7 +58,10 @@ def test_an_unknown_job_is_exit_code_one(chasqui, queue_name, verb):
 
 def test_a_waiting_job_is_removed(done, queue_name):
     done("add", queue_name, "x", "--job-id", "j1")
-    assert done("job", "remove", queue_name, "j1", "--json").json == {"id": "j1", "done": True}
+    assert done("job", "remove", queue_name, "j1", "--yes", "--json").json == {
+        "id": "j1",
+        "done": True,
+    }
     assert waiting(done, queue_name) == 0
 
 
@@ -70,6 +73,7 @@ def test_the_lines_a_job_logged_are_printed(done, server, queue_name):
     assert done("job", "logs", queue_name, "j1").out == "one\ntwo\nthree \\x1b[0m\n"
     last = done("job", "logs", queue_name, "j1", "--limit", "1", "--json").json
     assert (last["count"], last["lines"]) == (3, ["three \x1b[0m"])
+    done("add", queue_name, "x", "--job-id", "j2")
     assert "has logged nothing" in done("job", "logs", queue_name, "j2").err
 
 
@@ -85,6 +89,18 @@ def test_jobs_are_listed_a_page_at_a_time(done, queue_name):
     assert "(none)" in done("jobs", queue_name, "--state", "failed").out
 
 
+async def test_what_is_not_known_of_a_job_is_not_invented(done, server, queue_name):
+    await bury(done, server, queue_name, "bad", "good")
+    assert done("jobs", queue_name, "--state", "completed", "--json").json == {
+        "id": "j2", "name": None, "data": None, "attempts": None, "created_at_ms": None,
+    }  # fmt: skip
+    shown = done("jobs", queue_name, "--state", "completed", COLUMNS="200").out
+    row = [cell.strip() for cell in shown.splitlines()[3].strip("│").split("│")]
+    assert row == ["j2", "-", "-", "-", "-"]
+    failed = done("jobs", queue_name, "--state", "failed", "--json").json
+    assert (failed["name"], failed["attempts"], failed["data"]) == ("bad", 1, {"n": 1})
+
+
 def test_delayed_jobs_are_listed_moved_promoted_and_cancelled(chasqui, done, queue_name):
     for number in (1, 2, 3):
         done("add", queue_name, "x", "--job-id", f"j{number}", "--delay", f"{number}h")
@@ -97,7 +113,7 @@ def test_delayed_jobs_are_listed_moved_promoted_and_cancelled(chasqui, done, que
     assert done("delayed", "promote", queue_name, "j2").out == "promoted j2\n"
     assert waiting(done, queue_name) == 1
 
-    answer = chasqui("delayed", "cancel", queue_name, "j3", "j2", "j1")
+    answer = chasqui("delayed", "cancel", queue_name, "j3", "j2", "j1", "--yes")
     assert answer.code == 1
     assert answer.out == "cancelled j3\ncancelled j1\n"
     assert "job j2 is not delayed" in answer.err
@@ -117,7 +133,7 @@ def test_a_queue_is_drained_after_a_dry_run(done, queue_name):
     assert done("drain", queue_name, "--dry-run").out == f"would remove 2 jobs of {queue_name}\n"
     kept = done("drain", queue_name, "--keep-delayed", "--yes", "--json").json
     assert kept == {"queue": queue_name, "removed": 1, "dry_run": False}
-    assert done("drain", queue_name, "--yes").out == f"removed 1 jobs of {queue_name}\n"
+    assert done("drain", queue_name, "--yes").out == f"removed 1 job of {queue_name}\n"
 
 
 async def test_old_dead_letters_are_cleaned(chasqui, done, server, queue_name):
@@ -125,16 +141,24 @@ async def test_old_dead_letters_are_cleaned(chasqui, done, server, queue_name):
     state = ("clean", queue_name, "--state", "failed")
     assert done(*state, "--grace", "1h", "--yes", "--json").json["removed"] == []
     assert done(*state, "--dry-run", "--json").json["removed"] == ["j1", "j2"]
-    assert done(*state, "--limit", "1", "--yes").out == f"removed 1 failed jobs of {queue_name}\n"
+    assert done(*state, "--limit", "1", "--yes").out == f"removed 1 failed job of {queue_name}\n"
     assert chasqui("clean", queue_name, "--state", "active", "--yes").code == 2
 
 
-def test_a_queue_is_removed_with_all_that_belongs_to_it(done, server, queue_name):
+def test_a_queue_is_removed_with_all_that_belongs_to_it(chasqui, done, server, queue_name):
     done("add", queue_name, "x")
     done("repeatable", "add", queue_name, "y", "--every", "1h")
-    would = done("obliterate", queue_name, "--dry-run", "--json").json["removed_keys"]
-    assert would > 2
-    assert done("obliterate", queue_name, "--yes").out == f"removed {would} keys of {queue_name}\n"
+    would = done("obliterate", queue_name, "--dry-run", "--json").json
+    count = would.pop("removed_keys")
+    assert count > 2
+    assert would == {
+        "queue": queue_name, "jobs": 1, "dead_letters": 0, "recurring_jobs": 1, "dry_run": True,
+    }  # fmt: skip
+    told = f"{count} keys of {queue_name}, with 1 job, 0 dead letters and 1 recurring job\n"
+    assert done("obliterate", queue_name, "--dry-run").out == f"would remove {told}"
+    refused = chasqui("obliterate", queue_name).err
+    assert f"remove every key of {queue_name}, with 1 job, 0 dead letters and 1 recurr" in refused
+    assert done("obliterate", queue_name, "--yes").out == f"removed {told}"
     assert server.client().keys(f"*{queue_name}*") == []
 
 

@@ -47,6 +47,15 @@ def test_a_dry_run_says_when_it_would_fire_and_stores_nothing(done, queue_name):
     assert done("repeatable", "ls", queue_name, "--json").out == ""
 
 
+def test_a_dry_run_heeds_the_limits_and_a_year(done, queue_name):
+    add = ("repeatable", "add", queue_name, "x", "--dry-run", "--json")
+    at_the_end = done(*add, "--every", "1h", "--start", "2090-01-01", "--end", "2090-01-01T02:00")
+    assert len(at_the_end.json["next_fires_ms"]) == 2
+    assert len(done(*add, "--cron", "@daily", "--limit", "1").json["next_fires_ms"]) == 1
+    [_, second, third] = done(*add, "--cron", "0 0 0 1 1 * 2090-2099").json["next_fires_ms"]
+    assert (third - second) // 86_400_000 == 365
+
+
 def test_the_next_fires_of_a_stored_job_are_counted_from_its_window(done, queue_name):
     added = done("repeatable", "add", queue_name, "ping", "--every", "1h", "--json").json
     told = done("repeatable", "next", queue_name, added["key"], "--count", "3", "--json").json
@@ -63,11 +72,19 @@ def test_the_next_fires_of_a_stored_job_are_counted_from_its_window(done, queue_
         (["--cron", "61 * * * *"], "'61' is not a valid minute"),
         (["--cron", "* * *"], "* * *"),
         (["--cron", "@daily", "--tz", "Mars/Base"], "Mars/Base"),
-        (["--every", "10ms"], "shortest interval is 100 ms"),
+        (["--every", "10ms"], "--every is 10 ms: the shortest interval is 100 ms"),
+        (["--every", "0"], "--every is 0 ms"),
         (["--every", "1s", "--tz", "UTC"], "--tz goes with --cron"),
         (["--cron", "@daily", "--missed-fires", "maybe"], "'maybe'"),
         (["--cron", "@daily", "--missed-fires", "fire-all:x"], "fire-all:10"),
-        (["--cron", "@daily", "--end", "2000-01-01"], "end_before_ms"),
+        (["--cron", "@daily", "--missed-fires", "fire-all"], "--missed-fires 'fire-all' is not"),
+        (["--cron", "@daily", "--missed-fires", "fire-all:0"], "fire-all:10 for 10 at most"),
+        (["--cron", "@daily", "--missed-fires", "skip:3"], "--missed-fires 'skip:3' is not"),
+        (["--cron", "@daily", "--end", "2000-01-01"], "--end is before the first fire, 20"),
+        (
+            ["--every", "1h", "--start", "2090-01-01", "--end", "2090-01-01T00:30"],
+            "first fire, 2090-01-01T01:00:00.000Z",
+        ),
     ],
 )
 def test_a_mistake_is_told_in_one_line_and_nothing_is_stored(
@@ -77,4 +94,5 @@ def test_a_mistake_is_told_in_one_line_and_nothing_is_stored(
     assert answer.code == 2, answer.err
     assert told in answer.err
     assert len(answer.err.splitlines()) == 1
+    assert not re.search(r"[a-z]_[a-z]", answer.err), "the name of an argument of Python"
     assert done("repeatable", "ls", queue_name, "--json").out == ""

@@ -1,16 +1,22 @@
 """`chasqui worker` in real processes: what it runs, when it ends, and who takes its place."""
 
+import json
 import os
 import pathlib
 import re
+import shlex
 import signal
-from contextlib import suppress
+import socket
+import textwrap
+import urllib.request
+from contextlib import ExitStack, suppress
 
 import pytest
 
 from chasquimq import SyncQueue
 from tests.support.eventually import eventually_sync
 from tests.support.program import Program
+from tests.support.servers import free_port
 
 pytestmark = pytest.mark.servers("valkey")  # processes and files, no matter of the server
 
@@ -92,6 +98,16 @@ def chasqui(folder, server):
 def queue(server, queue_name):
     with SyncQueue(queue_name, redis_url=server.url) as queue:
         yield queue
+
+
+def free_ports(count):
+    """The first of so many ports in a row that nobody uses."""
+    while True:
+        first = free_port()
+        with suppress(OSError, OverflowError), ExitStack() as held:
+            for port in range(first, first + count):
+                held.enter_context(socket.create_server(("127.0.0.1", port)))
+            return first
 
 
 def pids(lines):
@@ -338,6 +354,10 @@ def test_reloading_begins_with_a_mistake_too(chasqui, queue, folder):
         ("tasks:", "write MODULE:NAME"),
         ("taks:app", "there is no module 'taks' in .*: did you mean tasks?"),
         ("tasks.py:app", "write tasks:NAME, as in an import, not the path of the file"),
+        ("./tasks:app", "'./tasks' is the path of a file: write tasks:NAME, as in an import"),
+        ("./sub/tasks.py:app", "write sub.tasks:NAME, as in an import"),
+        ("../tasks.py:app", "write tasks:NAME, and --app-dir \\.\\."),
+        (".tasks:app", "write tasks:NAME, as in an import"),
         ("nowhere.tasks:app", "there is no module 'nowhere' .*with --app-dir"),
         ("tasks:application", "tasks has nothing called 'application' .*: its app is app"),
         ("tasks:number", "tasks:number is of type int: name a function of one Job"),
@@ -383,10 +403,24 @@ def test_a_server_that_is_not_there_is_exit_code_3(chasqui, processes):
     assert "cannot connect to redis://127.0.0.1:1" in line
 
 
-def test_several_processes_cannot_share_a_server_in_memory(chasqui):
-    worker = chasqui("worker", "tasks:app", "-p", "2", "--redis-url", "embedded://")
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_server_in_the_memory_of_the_process_is_refused(chasqui, processes):
+    worker = chasqui("worker", "tasks:app", "-p", processes, "--redis-url", "embedded://")
     assert worker.ended() == 2
-    assert "keeps jobs in the memory of one process: name a directory" in worker.text
+    [line] = worker.lines
+    assert "keeps jobs in the memory of one process" in line
+    assert "name a directory, as in embedded:///" in line
+    assert "chasqui server start" in line
+
+
+def test_an_app_with_a_server_of_its_own_in_memory_is_refused(chasqui, folder):
+    (folder / "private.py").write_text(
+        "from chasquimq import Chasqui\n"
+        "app = Chasqui('q', redis_url='embedded://')\n\n\n@app.task\ndef x(): ...\n"
+    )
+    worker = chasqui("worker", "private:app")
+    assert worker.ended() == 2
+    assert "keeps jobs in the memory of one process" in worker.text
 
 
 def test_the_url_of_the_command_line_goes_before_that_of_the_app(chasqui, folder, queue, server):
@@ -415,3 +449,81 @@ def test_the_help_explains_the_command(chasqui):
     assert shown.ended() == 0
     for word in ("MODULE:NAME [QUEUE]", "--processes", "--reload", "--burst", "Examples:"):
         assert word in shown.text
+
+
+def test_the_app_that_the_help_shows_runs_the_job_that_it_shows(chasqui, folder, queue_name):
+    shown = chasqui("worker", "--help")
+    assert shown.ended() == 0
+    source = shown.text.partition("whose jobs wait in the queue named default:")[2]
+    app, _, rest = source.partition("Data is an object of arguments by name: ")
+    # In a queue of this test, not in `default`, which all would share.
+    source = textwrap.dedent(app).replace("Chasqui()", f"Chasqui({queue_name!r})")
+    (folder / "shown.py").write_text(source)
+    [_, verb, default, *job] = shlex.split(rest.splitlines()[0])
+    assert (verb, default) == ("add", "default")
+    assert chasqui("add", queue_name, *job).ended() == 0
+    worker = chasqui("worker", "shown:app", "--burst")
+    assert worker.ended() == 0
+    assert "welcome, ada" in worker.lines
+
+
+# --- what it serves and how fast it goes
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_each_queue_of_each_process_serves_its_metrics_on_a_port_of_its_own(
+    chasqui, queue, processes
+):
+    first = free_ports(2 * processes)
+    worker = chasqui(
+        "worker", "tasks:handle", queue.name, "-q", f"{queue.name}-b", "-p", str(processes),
+        "--metrics-port", str(first), "--metrics-host", "127.0.0.1",
+    )  # fmt: skip
+    worker.until("on queue", 2 * processes)
+    for port in range(first, first + 2 * processes):
+        name = queue.name if (port - first) % 2 == 0 else f"{queue.name}-b"
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10) as answer:
+            assert json.load(answer)["queue"] == name
+    worker.send(signal.SIGTERM)
+    assert worker.ended() == 0
+
+
+def test_a_process_that_takes_the_place_of_another_answers_on_its_port(chasqui, queue):
+    first = free_ports(1)
+    worker = chasqui("worker", "tasks:app", "--max-jobs", "1", "--metrics-port", str(first))
+    queue.add("hello", None)
+    worker.until("another takes its place")
+    worker.until(f"http://127.0.0.1:{first}/metrics", 2)
+    worker.until("on queue", 2)
+    with urllib.request.urlopen(f"http://127.0.0.1:{first}/metrics", timeout=10) as answer:
+        assert b"chasquimq" in answer.read()
+    worker.send(signal.SIGTERM)
+    assert worker.ended() == 0
+
+
+def test_ports_that_there_are_not_are_refused(chasqui, queue):
+    worker = chasqui("worker", "tasks:handle", queue.name, "-q", "more", "--metrics-port", "65535")
+    assert worker.ended() == 2
+    assert "--metrics-port leaves no room" in worker.text
+
+
+def test_a_rate_limit_of_the_command_line_holds(chasqui, queue):
+    queue.add_bulk([{"name": "hello", "data": None} for _ in range(5)])
+    worker = chasqui(
+        "worker", "tasks:app", "--rate-limit-max", "2", "--rate-limit-duration", "1h",
+        "--rate-limit-scope", "worker",
+    )  # fmt: skip
+    worker.until("hello world", 2)
+    eventually_sync(lambda: queue.counts().waiting == 3)
+    worker.send(signal.SIGTERM)
+    assert worker.ended() == 0
+    assert queue.counts().waiting == 3
+
+
+def test_the_banner_of_several_processes_comes_before_the_first_line_of_any(chasqui, queue):
+    worker = chasqui("worker", "tasks:app", "-p", "2")
+    worker.until("on queue", 2)
+    assert worker.lines[0].startswith("chasqui worker ")
+    assert worker.lines[5] == "Ctrl+C to stop, twice to stop at once"
+    worker.send(signal.SIGTERM)
+    assert worker.ended() == 0
