@@ -5,6 +5,7 @@ import asyncio
 import inspect
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -107,8 +108,12 @@ def test_the_two_programs_of_getting_started_work_together(tmp_path):
     worker, add = [text for text in pages if "__main__" in text]
     (tmp_path / "worker.py").write_text(worker)
     (tmp_path / "add.py").write_text(add)
-    [line] = fences(ROOT / "docs" / "getting-started.md", "sh")
-    name, _, value = line.strip().removeprefix("export ").partition("=")
+    name, _, value = (
+        fences(ROOT / "docs" / "getting-started.md", "sh")[0]
+        .strip()
+        .removeprefix("export ")
+        .partition("=")
+    )
     env = {**os.environ, name: value}
     with subprocess.Popen(
         [sys.executable, "worker.py"], cwd=tmp_path, env=env, stderr=subprocess.PIPE, text=True
@@ -129,6 +134,29 @@ def test_the_two_programs_of_getting_started_work_together(tmp_path):
             pass
     assert working.returncode == 0
     assert re.fullmatch(r"[0-9A-Z]{26}\n", added.stdout)
+
+
+def test_the_shell_of_getting_started_goes_as_it_says(tmp_path):
+    [app] = [text for text in fences(ROOT / "docs" / "getting-started.md", "python")
+             if "@app.task" in text]  # fmt: skip
+    (tmp_path / "tasks.py").write_text(app)
+    export, tour = fences(ROOT / "docs" / "getting-started.md", "sh")
+    name, _, value = export.strip().removeprefix("export ").partition("=")
+
+    def chasqui(line):
+        return subprocess.run(
+            [sys.executable, "-m", "chasquimq", *shlex.split(line, comments=True)[1:]],
+            cwd=tmp_path, env={**os.environ, name: value, "COLUMNS": "80"}, input="",
+            capture_output=True, text=True, check=True, timeout=60,
+        ).stdout  # fmt: skip
+
+    worker, good, bad, peek, show, replay = tour.splitlines()
+    chasqui(good)
+    letter = chasqui(bad).split()[1]
+    assert "welcome, ada\n" in chasqui(worker.partition("#")[0] + "--burst")
+    assert letter in chasqui(peek)
+    assert "unknown 'too'" in chasqui(show.replace("ID", letter))
+    assert chasqui(replay.partition("#")[0] + "--yes") == "replayed 1 of 1 entries\n"
 
 
 @pytest.fixture

@@ -85,7 +85,8 @@ def peek(queue: str, limit: int, session: Session, **which: Any) -> None:  # noq
         # The two tell of different failures: a letter has a detail or an error.
         columns = [f"{columns[0]}\njob id", "name", "reason", "detail / error", "bytes"]
         rows = [(f"{row[0]}\n{row[7]}", row[2], row[3], row[4] or row[5], row[6]) for row in rows]
-    show(table(columns, rows or [["(empty)"]], right=["payload bytes", "bytes"]))
+    numbers = ["payload bytes", "bytes"]
+    show(table(columns, rows or [["(empty)"]], right=numbers, whole=columns[:1]))
     reasons = sorted(Counter(letter.reason for letter in letters).items())
     show(table(["reason", "count"], reasons or [("(no entries)", 0)], right=["count"]))
 

@@ -105,9 +105,17 @@ def clean(text: str) -> str:
 
 
 def table(
-    columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    right: Sequence[str] = (),
+    whole: Sequence[str] = (),
 ) -> Table:
-    """A box table; the columns named in `right` hold numbers. None is shown as `-`."""
+    """A box table; the columns named in `right` hold numbers. None is shown as `-`.
+
+    Those in `whole` hold what people copy: the others make room for them.
+    """
+    body = list(rows)
     grid = Table(box=ROUNDED, header_style="bold", border_style="dim", pad_edge=True)
     for position, name in enumerate(columns):
         is_number = name in right
@@ -117,10 +125,15 @@ def table(
             overflow="fold",
             style="cyan" if position == 0 else "",
             no_wrap=is_number,
+            min_width=_longest(row[position] for row in body) if name in whole else None,
         )
-    for row in rows:
+    for row in body:
         grid.add_row(*(_cell(value) for value in row))
     return grid
+
+
+def _longest(cells: Iterable[object]) -> int:
+    return max((len(line) for cell in cells for line in str(cell).splitlines()), default=0)
 
 
 def panel(title: str, parts: Sequence[RenderableType]) -> Panel:
