@@ -39,8 +39,9 @@ class Leash:
     """The child's end of the socket: orders in, news out."""
 
     def __init__(self, link: socket.socket) -> None:
-        """Take over `link`, which no process started from here shall hold open."""
+        """Take over `link`, which no process started or forked from here shall hold open."""
         link.set_inheritable(False)
+        os.register_at_fork(after_in_child=self._let_go)
         self._link = link
         self._lines = link.makefile("r", encoding="utf-8")
         self._mutex = threading.Lock()
@@ -68,6 +69,12 @@ class Leash:
         """Send a line up; whoever is not there any more misses it."""
         with suppress(OSError):
             self._link.sendall(json.dumps(news).encode() + b"\n")
+
+    def _let_go(self) -> None:
+        # Detached, not closed: the file of lines is locked for ever by the thread that listens,
+        # which a fork does not copy.
+        with suppress(OSError):
+            os.close(self._link.detach())
 
     def _listen(self, patience_s: float) -> None:
         with suppress(OSError):

@@ -15,7 +15,7 @@ from tests.support.program import Program
 pytestmark = pytest.mark.servers("valkey")  # processes and files, no matter of the server
 
 TASKS = """
-import asyncio, os, pathlib, signal
+import asyncio, ctypes, multiprocessing, os, pathlib, signal, time
 from chasquimq import Chasqui, Job
 
 app = Chasqui("QUEUE")
@@ -39,6 +39,25 @@ def die(job: Job):
     if job.attempt == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     print("lives again", flush=True)
+
+
+def outlive(until):
+    while not pathlib.Path(until).exists():
+        time.sleep(0.01)
+
+
+@app.task
+async def fork_and_die(job: Job, how, until):
+    if job.attempt > 1:
+        print(f"goes on in {os.getpid()}", flush=True)
+    elif how == "python":
+        multiprocessing.get_context("fork").Process(target=outlive, args=(until,)).start()
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif ctypes.PyDLL(None).fork():  # of which Python hears nothing
+        os.kill(os.getpid(), signal.SIGKILL)
+    else:
+        outlive(until)
+        os._exit(0)
 
 
 @app.task
@@ -118,7 +137,7 @@ def test_an_app_is_run_and_a_banner_says_what_and_where(chasqui, queue, server):
     banner = worker.lines[:6]
     assert banner[0].startswith("chasqui worker ")
     assert banner[1:] == [
-        "  handler    tasks:app (die, fail, grow, hello, hold)",
+        "  handler    tasks:app (die, fail, fork_and_die, grow, hello, hold)",
         f"  queue      {queue.name}",
         f"  server     {server.url}",
         "  processes  1",
@@ -223,6 +242,21 @@ def test_a_child_that_is_killed_is_replaced_and_the_work_goes_on(chasqui, queue)
     worker.until("a process ended with SIGKILL")
     worker.until("lives again")
     worker.until("on queue", 3)
+    worker.send(signal.SIGTERM)
+    assert worker.ended() == 0
+
+
+@pytest.mark.parametrize("how", ["python", "c"])
+def test_a_dead_process_is_noticed_while_one_that_its_handler_forked_lives(
+    chasqui, queue, folder, how
+):
+    worker = chasqui("worker", "tasks:app", "--max-jobs", "100", "--claim-min-idle-ms", "500")
+    queue.add("fork_and_die", {"how": how, "until": str(folder / "go")})
+    try:
+        worker.until("a process ended with SIGKILL")
+        worker.until("goes on in")
+    finally:
+        (folder / "go").touch()
     worker.send(signal.SIGTERM)
     assert worker.ended() == 0
 

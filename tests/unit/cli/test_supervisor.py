@@ -1,12 +1,25 @@
 """What becomes of the place of a worker process that has ended, and when a source has changed."""
 
+import asyncio
 import os
+import signal
 from dataclasses import replace
 
 import pytest
 
-from chasquimq.cli.supervisor import AwaitChange, Death, GiveUp, Leave, Restart, verdict
+from chasquimq.cli import supervisor
+from chasquimq.cli.serving import Settings
+from chasquimq.cli.supervisor import (
+    AwaitChange,
+    Death,
+    GiveUp,
+    Leave,
+    Restart,
+    Supervisor,
+    verdict,
+)
 from chasquimq.cli.watching import SourceTree
+from tests.support.eventually import eventually
 
 KILLED = Death(
     code=-9, ending=None, was_ready=True, lived_s=5.0, is_replaced=False, deaths_in_a_row=1
@@ -35,6 +48,30 @@ USUAL = {"is_stopping": False, "is_reloading": False, "was_any_ready": True}
 )
 def test_the_place_of_a_process_that_ended_is(death, circumstances, expected):
     assert verdict(death, **USUAL | circumstances) == expected
+
+
+@pytest.mark.parametrize("signals", [1, 2])
+async def test_a_stop_ends_a_process_that_was_being_started_and_never_gets_to_listen(
+    tmp_path, monkeypatch, signals
+):
+    (tmp_path / "hangs.py").write_text("import time\nwhile True: time.sleep(60)\n")
+    settings = Settings("hangs:handler", str(tmp_path), ["q"], None, {"shutdown_deadline_secs": 0})
+    # The time that does not apply would be longer than the test may take.
+    monkeypatch.setattr(supervisor, "GRACE_S", 0.1 if signals == 1 else 3_600)
+    monkeypatch.setattr(supervisor, "_CUT_GRACE_S", 0.1 if signals == 2 else 3_600)
+    tested = Supervisor(settings, processes=1, is_reloading=False, on_ready=lambda _: None)
+    start = supervisor._Child.start
+
+    async def stopped_meanwhile(settings):
+        child = await start(settings)
+        for number in range(signals):
+            signal.raise_signal(signal.SIGTERM)
+            await eventually(lambda: tested._signals == number + 1)  # noqa: B023 -- awaited here
+        return child
+
+    monkeypatch.setattr(supervisor._Child, "start", stopped_meanwhile)
+    async with asyncio.timeout(20):
+        assert await tested.run() == 0
 
 
 @pytest.fixture
