@@ -23,7 +23,7 @@ from typing import Any
 from chasquimq.cli import logs
 from chasquimq.cli.loading import LoadError
 from chasquimq.cli.problems import exit_code_of
-from chasquimq.cli.serving import Ending, Ready, Settings, Shift, run_on_loop
+from chasquimq.cli.serving import Ending, HeldUp, Ready, Settings, Shift, run_on_loop
 from chasquimq.config import ConsumerConfig
 
 STOP = "stop"
@@ -102,17 +102,19 @@ def main() -> int:
     deadline_s = settings.options.get("shutdown_deadline_secs")
     leash.hold(GRACE_S + (deadline_s or ConsumerConfig().shutdown_deadline_secs))
     try:
-        ending = run_on_loop(_work(settings, leash), use_uvloop=settings.use_uvloop)
+        run_on_loop(_work(settings, leash), use_uvloop=settings.use_uvloop)
+    except HeldUp as error:
+        leash.tell(ending=Ending.HELD)
+        return exit_code_of(error)
     except LoadError as error:
         sys.stderr.write(error.details)
         return exit_code_of(error)
     except BaseException as error:  # noqa: BLE001 -- all that is no mistake of a user is raised again
         return exit_code_of(error)
-    leash.tell(ending=ending)
     return 0
 
 
-async def _work(settings: Settings, leash: Leash) -> Ending:
+async def _work(settings: Settings, leash: Leash) -> None:
     shift = Shift(settings)
     shift.refuse_a_server_of_ones_own()
     ready: Ready = await shift.check()
@@ -127,9 +129,10 @@ async def _work(settings: Settings, leash: Leash) -> Ending:
     leash.attach(deliver)
     leash.tell(ready=asdict(ready))
     try:
-        return await shift.run()
+        ending = await shift.run()
     finally:
         obeying.cancel()
+    leash.tell(ending=ending, runs=shift.runs)
 
 
 async def _obey(shift: Shift, orders: "asyncio.Queue[str]") -> None:

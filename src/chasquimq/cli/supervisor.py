@@ -70,6 +70,8 @@ class Death:
     code: int
     ending: str | None
     """What it said itself, if it did."""
+    runs: int
+    """Of jobs, if it said so."""
     was_ready: bool
     lived_s: float
     is_replaced: bool
@@ -81,7 +83,11 @@ def verdict(death: Death, *, is_stopping: bool, is_reloading: bool, was_any_read
     """What becomes of the place of a child that has ended."""
     if is_stopping or death.ending == Ending.DONE:
         return Leave()
-    if death.is_replaced or death.ending in {Ending.RECYCLED, Ending.STOPPED}:
+    if death.ending == Ending.HELD:
+        return GiveUp(death.code)
+    # Without a pause only after some work: nothing may make processes come and go all the time.
+    has_served = death.ending in {Ending.RECYCLED, Ending.STOPPED} and death.runs
+    if death.is_replaced or has_served:
         return Restart()
     if not death.was_ready and death.code > 0:
         # It told why, in one line: trying again would only say it again.
@@ -190,6 +196,7 @@ class Supervisor:
         return Death(
             code=code,
             ending=child.ending,
+            runs=child.runs,
             was_ready=child.is_ready,
             lived_s=monotonic_s() - began_s,
             is_replaced=child.is_replaced,
@@ -256,6 +263,7 @@ class _Child:
     is_ready: bool = False
     is_replaced: bool = False
     ending: str | None = None
+    runs: int = 0
     _killers: list[asyncio.TimerHandle] = field(default_factory=list)
 
     @classmethod
@@ -312,6 +320,7 @@ class _Child:
                     self.is_ready = True
                     on_ready(Ready(**news["ready"]))
                 self.ending = news.get("ending", self.ending)
+                self.runs = news.get("runs", self.runs)
 
     def order(self, line: str) -> None:
         """Tell it something; if it is gone already, nothing happens."""
