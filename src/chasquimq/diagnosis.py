@@ -21,6 +21,10 @@ _MEMORY_WARNING, _MEMORY_PROBLEM = 0.75, 0.9
 _FULL = 0.9
 _MANY_DEAD_LATELY = 10
 _MOST_NAMED = 5
+_REMEDIES = {
+    "WRONGTYPE": "find out who wrote another kind of value there, and delete or rename it",
+    "NOPERM": "let this user read the queue's keys (ACL SETUSER), or examine as another",
+}
 _LOOPBACK = ("127.", "::1", "localhost")
 
 
@@ -179,6 +183,9 @@ def examine_queue(
 ) -> Iterator[Finding]:
     """Everything about one queue."""
     live = [each for each in facts.consumers if each.idle_ms < gone_ms]
+    yield from _refusals(facts)
+    if not facts.exists and facts.refusals:
+        return  # what may not be looked at may well exist
     if not facts.exists:
         remedy = "check the name; a queue comes into being with its first job or worker"
         yield _warning("queue", f"there is nothing of a queue {facts.name!r}", remedy)
@@ -186,8 +193,9 @@ def examine_queue(
     yield _group(facts, group)
     yield _workers(facts, live)
     yield _stuck(facts, live, lease_ms)
-    yield from _orphans([each.name for each in facts.consumers if each not in live])
-    if facts.is_paused:
+    if not facts.is_paused:
+        yield from _orphans([each.name for each in facts.consumers if each not in live])
+    else:
         remedy = f"chasqui resume {facts.name}, unless that is meant"
         yield _warning("paused", "the queue is paused: workers take no new jobs", remedy)
     yield _depth(facts)
@@ -197,6 +205,13 @@ def examine_queue(
     yield _dead_letters(facts)
     yield from _unreadable(facts)
     yield _keys(facts)
+
+
+def _refusals(facts: QueueFacts) -> Iterator[Finding]:
+    for key, text in facts.refusals:
+        yield _problem("refused", f"the server does not tell of {key!r}: {text}", _REMEDIES.get(
+            text.partition(" ")[0], "mend what its words say; what is not told counts as empty"
+        ))  # fmt: skip
 
 
 def _group(facts: QueueFacts, group: str) -> Finding:
@@ -212,6 +227,9 @@ def _group(facts: QueueFacts, group: str) -> Finding:
 
 
 def _workers(facts: QueueFacts, live: list[Consumer]) -> Finding:
+    if facts.is_paused:
+        # Whoever waits for the end of a pause looks exactly like one that was killed.
+        return _ok("workers", "cannot be told: none asks for jobs while the queue is paused")
     waiting = facts.depth - facts.pending
     if live or not waiting:
         return _ok("workers", f"{len(live)} ask for jobs")
@@ -229,6 +247,9 @@ def _stuck(facts: QueueFacts, live: list[Consumer], lease_ms: int) -> Finding:
         f"{number} deliveries silent for more than the lease of {lease_ms / 1_000:g} s, the "
         f"longest for {longest_s} s, held by {holders}"
     )
+    if facts.is_paused:
+        remedy = f"chasqui resume {facts.name}: nobody takes them over while it is paused"
+        return _warning("deliveries", text, remedy)
     if live:
         remedy = "wait: a worker with a free slot takes them over; if none does, add workers"
         return _warning("deliveries", text, remedy)
@@ -305,7 +326,7 @@ def _unreadable(facts: QueueFacts) -> Iterator[Finding]:
 def _keys(facts: QueueFacts) -> Finding:
     if facts.unknown_keys:
         text = f"keys that no queue has: {_some(facts.unknown_keys)}"
-        remedy = "find out who writes them; obliterate does not remove them"
+        remedy = "find out who writes them; obliterate leaves them"
         return _warning("keys", text, remedy)
     part = "" if facts.has_seen_all_keys else " (of a part: there are too many to look at all)"
     return _ok("keys", f"none that is not ours{part}")

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from typing import Literal, TypeAlias
 
-from chasquimq.errors import DlqReason, RateLimitError, UnrecoverableError
+from chasquimq.engine.executor import _reason as reason_of
+from chasquimq.errors import DlqReason, RateLimitError
 from chasquimq.tracing import AddSpan, RunSpan, Tracer
 
 try:
@@ -158,13 +159,13 @@ def _note_disposition(span: Span, run: RunSpan, error: BaseException) -> None:
     """
     if not isinstance(error, Exception | SystemExit):
         return
-    reason = None
     if isinstance(error, RateLimitError):
         span.set_attribute("chasquimq.disposition", "postponed")
         return
-    if isinstance(error, UnrecoverableError):
-        reason = error.dlq_reason
-    elif run.is_last:
+    reason = reason_of(error)
+    if reason is None and run.is_discarded():
+        reason = DlqReason.UNRECOVERABLE
+    elif reason is None and run.is_last:
         reason = DlqReason.RETRIES_EXHAUSTED
     if reason is None:
         span.set_attribute("chasquimq.disposition", "retry")

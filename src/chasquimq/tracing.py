@@ -7,7 +7,7 @@ lets the jobs carry what it gives, and opens another around each run with what t
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 log = logging.getLogger("chasquimq.tracing")
@@ -39,6 +39,8 @@ class RunSpan:
     """If this run fails there is no other: the job becomes a dead letter."""
     size: int
     """Bytes of the job's packed data."""
+    is_discarded: Callable[[], bool] = field(default=lambda: False, repr=False, compare=False)
+    """Whether the handler wants no other run by now (`job.discard`): if so, this is the last."""
 
 
 class Tracer(Protocol):

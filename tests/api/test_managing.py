@@ -22,7 +22,7 @@ from chasquimq import (
 )
 from chasquimq.testing import run_until_idle, running, until_idle
 from chasquimq.wire.envelope import decode
-from chasquimq.wire.keys import QueueKeys
+from chasquimq.wire.keys import QueueKeys, glob_of
 from tests.support.eventually import eventually
 from tests.support.raw_queue import RawQueue
 
@@ -366,6 +366,19 @@ async def test_an_obliterated_queue_has_no_key_left_and_its_neighbours_have_all(
         assert raw.everything() == {"held": []}
         assert await door.obliterate() == 0
         assert RawQueue(server.client(), QueueKeys(neighbour)).everything() == before
+
+
+async def test_keys_of_somebody_else_under_the_tag_of_an_obliterated_queue_stay(
+    door, server, queue_name
+):
+    client, keys = server.client(), QueueKeys(queue_name)
+    foreign = [keys.tag + b":strange", keys.tag + b":results", keys.tag + b":stream:2"]
+    for key in foreign:
+        client.set(key, "x", ex=60)
+    await door.add("send", 1, job_id="mine")
+    number = await door.obliterate(dry_run=True)
+    assert await door.obliterate() == number
+    assert sorted(client.scan_iter(glob_of(keys, b":*"), count=1_000)) == sorted(foreign)
 
 
 @pytest.mark.parametrize("ending", ["*", "?", "[a-z]", "\\", "^-]"])

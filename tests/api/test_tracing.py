@@ -13,10 +13,18 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanKind, StatusCode
 
-from chasquimq import Queue, QueueFullError, RateLimitError, UnrecoverableError, Worker
+from chasquimq import (
+    HandlerError,
+    Queue,
+    QueueFullError,
+    RateLimitError,
+    UnrecoverableError,
+    Worker,
+)
 from chasquimq.config import TRACE_TTL_SECS
 from chasquimq.opentelemetry import Tracing
 from chasquimq.testing import run_until_idle
+from chasquimq.tracing import RunSpan
 from chasquimq.wire.keys import QueueKeys
 from tests.api.conftest import Door
 from tests.support.eventually import eventually
@@ -183,6 +191,54 @@ async def test_a_failed_run_has_its_exception_its_status_and_what_follows(
     assert [event.name for event in bad.events] == ["exception", "dead-letter"]
     assert dict(bad.events[1].attributes) == {"chasquimq.dlq.reason": "unrecoverable"}
     assert bad.events[0].attributes["exception.message"] == "no such user"
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (HandlerError.unrecoverable("no such user"), "unrecoverable"),
+        (HandlerError(UnrecoverableError("no such user")), "unrecoverable"),
+        (HandlerError(HandlerError.unrecoverable(OSError("gone"))), "unrecoverable"),
+        (HandlerError("disk full"), None),
+    ],
+    ids=["unrecoverable", "of an unrecoverable one", "nested", "to be retried"],
+)
+async def test_a_span_says_of_a_wrapped_error_what_becomes_of_its_job(
+    spans, make_worker, queue, error, reason
+):
+    async def handler(job):
+        raise error
+
+    await queue.add("n", 1, attempts=2, backoff=HOUR_MS)
+    await run_until_idle(make_worker(handler, tracing=spans.tracing()), queue)
+
+    (run,) = spans.runs
+    letters = await queue.peek_dlq()
+    assert [letter["reason"] for letter in letters] == ([reason] if reason else [])
+    assert run.attributes["chasquimq.disposition"] == ("dead-letter" if reason else "retry")
+    assert dict(run.events[-1].attributes).get("chasquimq.dlq.reason") == reason
+
+
+@pytest.mark.parametrize(("is_discarded", "disposition"), [(True, "dead-letter"), (False, "retry")])
+def test_a_span_is_asked_after_the_failure_whether_another_run_is_wanted(
+    spans, is_discarded, disposition
+):
+    wishes = []
+    span = RunSpan(
+        queue="q", group="default", consumer_id="c-1", job_id="j", name="n", attempt=1,
+        is_last=False, size=0, is_discarded=lambda: bool(wishes),
+    )  # fmt: skip
+
+    def run():
+        with spans.tracing().running(span, None):
+            if is_discarded:
+                wishes.append("no other run")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run()
+    (ended,) = spans.runs
+    assert ended.attributes["chasquimq.disposition"] == disposition
 
 
 async def test_a_handler_that_is_cut_off_by_a_stop_ends_its_span(spans, make_worker, queue):

@@ -4,22 +4,27 @@ Everything is bounded: of long structures the beginning is looked at, and it is 
 `inspect.py` no role of the engine uses this.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from hiredis import ReplyError
 
 from chasquimq.broker import repeats
-from chasquimq.broker.call import Call, Reply, Steps, call, checked, command
-from chasquimq.errors import DecodeError
+from chasquimq.broker.call import Call, Reply, Steps, call, checked, command, told
+from chasquimq.errors import DecodeError, ServerReplyError
 from chasquimq.wire.envelope import decode
 from chasquimq.wire.keys import QueueKeys, glob_of, is_known
 from chasquimq.wire.member import decode_member
+
+T = TypeVar("T")
 
 MOST_LOOKED_AT = 1_000
 """Members, specs, deliveries and dead letters that are looked at, of each."""
 _SCAN_COUNT = 1_000
 _RECENT_MS = 3_600_000
+# No stream and no group yet is an answer too.
+_NOT_THERE = ("ERR no such key", "NOGROUP")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,8 @@ class QueueFacts:
     bad_specs: tuple[str, ...] = field(default=())
     unknown_keys: tuple[str, ...] = field(default=())
     has_seen_all_keys: bool = True
+    refusals: tuple[tuple[str, str], ...] = field(default=())
+    """What the server would not tell: the key, and its own words. The rest stands as if empty."""
 
     @property
     def pending(self) -> int:
@@ -93,11 +100,25 @@ def queue_facts(keys: QueueKeys, group: str, *, lease_ms: int, most_keys: int) -
     """Look at everything a queue has; `most_keys` bounds the walk through the keyspace."""
     seconds, micros = yield call("TIME", read=list)
     now_ms = int(seconds) * 1_000 + int(micros) // 1_000
-    facts = yield Call(_questions(keys, group, now_ms, lease_ms), _lenient)
+    questions = _questions(keys, group, now_ms, lease_ms)
+    replies = yield Call([request for _, request in questions], list)
+    refused = {
+        (_text(key), told(reply)): None
+        for (key, _), reply in zip(questions, replies, strict=True)
+        if isinstance(reply, ReplyError) and not str(reply).startswith(_NOT_THERE)
+    }
     (kinds, depth, groups, consumers, stuck, paused, promoter, scheduler, delayed, members,
-     due, specs, dead, lately) = facts  # fmt: skip
-    stored = yield from repeats.listed(keys, MOST_LOOKED_AT)
-    names, is_complete = yield from _scan(keys, most_keys)
+     due, specs, dead, lately, _) = _lenient(replies)  # fmt: skip
+
+    def note(key: bytes, text: str) -> None:
+        refused[_text(key), text] = None
+
+    stored = yield from _tolerant(
+        repeats.listed(keys, MOST_LOOKED_AT), [], lambda text: note(keys.repeat, text)
+    )
+    names, is_complete = yield from _tolerant(
+        _scan(keys, most_keys), (set[bytes](), False), lambda text: note(keys.tag, text)
+    )
     firing = [each.due_ms for each in stored if not each.is_paused and each.spec is not None]
     return QueueFacts(
         name=keys.name,
@@ -120,26 +141,62 @@ def queue_facts(keys: QueueKeys, group: str, *, lease_ms: int, most_keys: int) -
         bad_specs=tuple(each.key for each in stored if each.spec is None),
         unknown_keys=tuple(_text(key) for key in sorted(names) if not is_known(keys, key)),
         has_seen_all_keys=is_complete,
+        refusals=tuple(refused),
     )
 
 
-def _questions(keys: QueueKeys, group: str, now_ms: int, lease_ms: int) -> tuple[bytes, ...]:
+def _questions(
+    keys: QueueKeys, group: str, now_ms: int, lease_ms: int
+) -> tuple[tuple[bytes, bytes], ...]:
+    """Which key each request is about, and the request."""
+    stream, dlq, delayed = keys.stream, keys.dlq, keys.delayed
+    recent = (now_ms - _RECENT_MS, "+", "COUNT", MOST_LOOKED_AT)
+    silent = ("IDLE", lease_ms, "-", "+", MOST_LOOKED_AT)
     return (
-        command("EXISTS", keys.stream, keys.dlq, keys.delayed, keys.repeat, keys.events),
-        command("XLEN", keys.stream),
-        command("XINFO", "GROUPS", keys.stream),
-        command("XINFO", "CONSUMERS", keys.stream, group),
-        command("XPENDING", keys.stream, group, "IDLE", lease_ms, "-", "+", MOST_LOOKED_AT),
-        command("EXISTS", keys.paused),
-        command("GET", keys.promoter_lock),
-        command("GET", keys.scheduler_lock),
-        command("ZCARD", keys.delayed),
-        command("ZRANGE", keys.delayed, 0, MOST_LOOKED_AT - 1),
-        command("ZRANGE", keys.delayed, 0, 0, "WITHSCORES"),
-        command("ZCARD", keys.repeat),
-        command("XLEN", keys.dlq),
-        command("XRANGE", keys.dlq, now_ms - _RECENT_MS, "+", "COUNT", MOST_LOOKED_AT),
+        (stream, command("EXISTS", stream, dlq, delayed, keys.repeat, keys.events)),
+        (stream, command("XLEN", stream)),
+        (stream, command("XINFO", "GROUPS", stream)),
+        (stream, command("XINFO", "CONSUMERS", stream, group)),
+        (stream, command("XPENDING", stream, group, *silent)),
+        (keys.paused, command("EXISTS", keys.paused)),
+        (keys.promoter_lock, command("GET", keys.promoter_lock)),
+        (keys.scheduler_lock, command("GET", keys.scheduler_lock)),
+        (delayed, command("ZCARD", delayed)),
+        (delayed, command("ZRANGE", delayed, 0, MOST_LOOKED_AT - 1)),
+        (delayed, command("ZRANGE", delayed, 0, 0, "WITHSCORES")),
+        (keys.repeat, command("ZCARD", keys.repeat)),
+        (dlq, command("XLEN", dlq)),
+        (dlq, command("XRANGE", dlq, *recent)),
+        # Only to know whether it is a stream.
+        (keys.events, command("XLEN", keys.events)),
     )
+
+
+def _tolerant(steps: Steps[T], otherwise: T, on_refusal: Callable[[str], None]) -> Steps[T]:
+    """What the steps come to; `otherwise` if the server refuses one of them."""
+    try:
+        wanted = next(steps)
+        while True:
+            answer = yield replace(wanted, parse=_catching(wanted.parse))
+            if isinstance(answer, ServerReplyError):
+                on_refusal(answer.message)
+                return otherwise
+            wanted = steps.send(answer)
+    except StopIteration as end:
+        found: T = end.value
+        return found
+
+
+def _catching(
+    parse: Callable[[list[Reply]], T],
+) -> Callable[[list[Reply]], T | ServerReplyError]:
+    def parse_or_catch(replies: list[Reply]) -> T | ServerReplyError:
+        try:
+            return parse(replies)
+        except ServerReplyError as error:
+            return error
+
+    return parse_or_catch
 
 
 def _scan(keys: QueueKeys, most_keys: int) -> Steps[tuple[set[bytes], bool]]:
@@ -157,7 +214,7 @@ def _scan(keys: QueueKeys, most_keys: int) -> Steps[tuple[set[bytes], bool]]:
 
 
 def _lenient(replies: list[Reply]) -> list[Reply]:
-    """None where the server refused: no stream and no group yet is an answer too."""
+    """None where the server refused."""
     return [None if isinstance(reply, ReplyError) else reply for reply in replies]
 
 

@@ -23,7 +23,7 @@ from typing import Any
 from chasquimq.cli import logs
 from chasquimq.cli.loading import LoadError
 from chasquimq.cli.problems import exit_code_of
-from chasquimq.cli.serving import Ending, Ready, Settings, Shift, run_on_loop
+from chasquimq.cli.serving import Ending, HeldUp, Ready, Settings, Shift, run_on_loop
 from chasquimq.config import ConsumerConfig
 
 GO = "go"
@@ -40,8 +40,9 @@ class Leash:
     """The child's end of the socket: orders in, news out."""
 
     def __init__(self, link: socket.socket) -> None:
-        """Take over `link`, which no process started from here shall hold open."""
+        """Take over `link`, which no process started or forked from here shall hold open."""
         link.set_inheritable(False)
+        os.register_at_fork(after_in_child=self._let_go)
         self._link = link
         self._lines = link.makefile("r", encoding="utf-8")
         self._mutex = threading.Lock()
@@ -70,6 +71,12 @@ class Leash:
         with suppress(OSError):
             self._link.sendall(json.dumps(news).encode() + b"\n")
 
+    def _let_go(self) -> None:
+        # Detached, not closed: the file of lines is locked for ever by the thread that listens,
+        # which a fork does not copy.
+        with suppress(OSError):
+            os.close(self._link.detach())
+
     def _listen(self, patience_s: float) -> None:
         with suppress(OSError):
             for line in self._lines:
@@ -96,17 +103,19 @@ def main() -> int:
     deadline_s = settings.options.get("shutdown_deadline_secs")
     leash.hold(GRACE_S + (deadline_s or ConsumerConfig().shutdown_deadline_secs))
     try:
-        ending = run_on_loop(_work(settings, leash), use_uvloop=settings.use_uvloop)
+        run_on_loop(_work(settings, leash), use_uvloop=settings.use_uvloop)
+    except HeldUp as error:
+        leash.tell(ending=Ending.HELD)
+        return exit_code_of(error)
     except LoadError as error:
         sys.stderr.write(error.details)
         return exit_code_of(error)
     except BaseException as error:  # noqa: BLE001 -- all that is no mistake of a user is raised again
         return exit_code_of(error)
-    leash.tell(ending=ending)
     return 0
 
 
-async def _work(settings: Settings, leash: Leash) -> Ending:
+async def _work(settings: Settings, leash: Leash) -> None:
     shift = Shift(settings)
     ready: Ready = await shift.check()
     loop = asyncio.get_running_loop()
@@ -123,9 +132,10 @@ async def _work(settings: Settings, leash: Leash) -> Ending:
     # Not a line before the supervisor's banner; one that is gone orders too, to stop.
     await is_ordered.wait()
     try:
-        return await shift.run()
+        ending = await shift.run()
     finally:
         obeying.cancel()
+    leash.tell(ending=ending, runs=shift.runs)
 
 
 async def _obey(shift: Shift, orders: "asyncio.Queue[str]", is_ordered: asyncio.Event) -> None:

@@ -17,6 +17,8 @@ import click
 from chasquimq.broker.inspect import is_idle
 from chasquimq.cli.loading import Loaded, load
 from chasquimq.cli.place import shared_server
+from chasquimq.cli.problems import Refusal
+from chasquimq.errors import ConfigError
 from chasquimq.given import chosen
 from chasquimq.metrics import JobOutcome, JobOutcomeKind, NoopSink
 from chasquimq.queue import Queue
@@ -43,6 +45,12 @@ class Ending(StrEnum):
     """It has run its number of jobs, or has grown too large: another takes its place."""
     DONE = "done"
     """There was nothing left to do, and it was to run until then."""
+    HELD = "held"
+    """What is left to do waits in a paused queue, and it was to run until nothing is left."""
+
+
+class HeldUp(Refusal):
+    """A burst cannot come to its end, because a queue with jobs is paused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +112,27 @@ class Shift:
         self._queues = [self._queue(name) for name in self._names]
         self._ending: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
 
+    @property
+    def runs(self) -> int:
+        """How many have come to an end."""
+        return self._count.finished
+
     async def check(self) -> Ready:
         """Ask the server once, so that what is wrong is told before any job is read."""
+        self._refuse_a_limit_that_is_reached()
         for queue in self._queues:
             await queue.counts()
         return Ready(str(self._loaded), self._names, self._server.safe_text)
+
+    def _refuse_a_limit_that_is_reached(self) -> None:
+        """Else every process would be replaced after its first job, however small that is."""
+        most_mb, size_mb = self._settings.max_memory_mb, memory_mb()
+        if most_mb is not None and size_mb >= most_mb:
+            msg = (
+                f"--max-memory-mb is {most_mb}, but a process that has loaded {self._loaded} uses "
+                f"{size_mb} MB before its first job: allow more than that"
+            )
+            raise ConfigError(msg)
 
     def end(self, ending: Ending) -> None:
         """Let the workers drain; the first reason counts."""
@@ -156,27 +180,37 @@ class Shift:
         ending = await asyncio.shield(self._ending)
         if ending is Ending.RECYCLED:
             log.info("this process has run %d jobs and uses %d MB: another takes its place",
-                     self._count.finished, memory_mb())  # fmt: skip
+                     self.runs, memory_mb())  # fmt: skip
         for worker in self._workers:
             await worker.close()
 
     async def _until_idle(self) -> None:
-        looks = [is_idle(QueueKeys(name)) for name in self._names]
         while True:
-            answers = [
-                await queue._sender.run(look)  # noqa: SLF001 -- of the same package
-                for queue, look in zip(self._queues, looks, strict=True)
-            ]
-            if all(answers):
-                later = sum([(await queue.counts()).delayed for queue in self._queues])
-                log.info("nothing waits, is in flight or is due: done%s",
-                         f"; {later} delayed for later" if later else "")  # fmt: skip
-                self.end(Ending.DONE)
+            held = []
+            for queue in self._queues:
+                if await queue._sender.run(is_idle(QueueKeys(queue.name))):  # noqa: SLF001 -- of the same package
+                    continue
+                if not await _stands_still(queue):
+                    break
+                held.append(queue.name)
+            else:
+                await self._finish_burst(held)
                 return
             await asyncio.sleep(_BURST_LOOK_S)
 
+    async def _finish_burst(self, held: list[str]) -> None:
+        if held:
+            names = ", ".join(map(repr, held))
+            msg = f"paused with jobs to run: {names}; resume with: chasqui resume {held[0]}"
+            raise HeldUp(msg)
+        later = sum([(await queue.counts()).delayed for queue in self._queues])
+        log.info("nothing waits, is in flight or is due: done%s",
+                 f"; {later} delayed for later" if later else "")  # fmt: skip
+        self.end(Ending.DONE)
+
     async def _until_large(self, most_mb: int) -> None:
-        while memory_mb() <= most_mb:  # noqa: ASYNC110 -- nothing tells when memory grows
+        # Who has run nothing would be replaced by one that is just as large.
+        while not self.runs or memory_mb() <= most_mb:  # noqa: ASYNC110 -- nothing tells of growth
             await asyncio.sleep(_MEMORY_LOOK_S)
         self.end(Ending.RECYCLED)
 
@@ -195,6 +229,11 @@ class Shift:
         if self._loaded.app is not None:
             return self._loaded.app.queue(name)
         return Queue(name, redis_url=self._settings.redis_url)
+
+
+async def _stands_still(queue: Queue) -> bool:
+    """Whether nothing of it is run until it is resumed."""
+    return await queue.is_paused() and not (await queue.counts()).active
 
 
 def run_on_loop(coroutine: Coroutine[Any, Any, T], *, use_uvloop: bool | None) -> T:

@@ -28,6 +28,8 @@ _WATCH_S = 0.3
 _CUT_GRACE_S = 5.0
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 30.0
+# What a process said before it ended arrives at once, or never.
+_LAST_WORDS_S = 1.0
 # Who lived this long has not died of its beginning: the next pause is short again.
 _LONG_LIFE_S = 60.0
 
@@ -68,6 +70,8 @@ class Death:
     code: int
     ending: str | None
     """What it said itself, if it did."""
+    runs: int
+    """Of jobs, if it said so."""
     was_ready: bool
     lived_s: float
     is_replaced: bool
@@ -79,7 +83,11 @@ def verdict(death: Death, *, is_stopping: bool, is_reloading: bool, was_any_read
     """What becomes of the place of a child that has ended."""
     if is_stopping or death.ending == Ending.DONE:
         return Leave()
-    if death.is_replaced or death.ending in {Ending.RECYCLED, Ending.STOPPED}:
+    if death.ending == Ending.HELD:
+        return GiveUp(death.code)
+    # Without a pause only after some work: nothing may make processes come and go all the time.
+    has_served = death.ending in {Ending.RECYCLED, Ending.STOPPED} and death.runs
+    if death.is_replaced or has_served:
         return Restart()
     if not death.was_ready and death.code > 0:
         # It told why, in one line: trying again would only say it again.
@@ -181,13 +189,14 @@ class Supervisor:
         self._children.add(child)
         try:
             if self._is_stopping.is_set():  # told while it was being started
-                child.order(STOP)
+                self._end(child)
             code = await child.listen(self._on_child_ready)
         finally:
             self._children.discard(child)
         return Death(
             code=code,
             ending=child.ending,
+            runs=child.runs,
             was_ready=child.is_ready,
             lived_s=monotonic_s() - began_s,
             is_replaced=child.is_replaced,
@@ -208,14 +217,18 @@ class Supervisor:
             return
         log.warning("%s again: stopping now", number.name)
         for child in self._children:
-            child.order(CUT)
-            child.kill_in(_CUT_GRACE_S)
+            self._end(child)
 
     def _stop(self) -> None:
         self._is_stopping.set()
         for child in self._children:
-            child.order(STOP)
-            child.kill_in(self._patience_s)
+            self._end(child)
+
+    def _end(self, child: "_Child") -> None:
+        """Tell it to end, as urgently as we were told; it may be importing, and never hear it."""
+        is_urgent = self._signals > 1
+        child.order(CUT if is_urgent else STOP)
+        child.kill_in(_CUT_GRACE_S if is_urgent else self._patience_s)
 
     async def _watch(self) -> None:
         tree = await asyncio.to_thread(SourceTree, self._settings.app_dir)
@@ -229,8 +242,7 @@ class Supervisor:
             self._has_changed.set()
             for child in self._children:
                 child.is_replaced = True
-                child.order(STOP)
-                child.kill_in(self._patience_s)
+                self._end(child)
 
     async def _unless_stopping(self, wanted: asyncio.Event) -> bool:
         """Wait for it; False if the stop came first."""
@@ -251,6 +263,7 @@ class _Child:
     is_ready: bool = False
     is_replaced: bool = False
     ending: str | None = None
+    runs: int = 0
     _killers: list[asyncio.TimerHandle] = field(default_factory=list)
 
     @classmethod
@@ -276,23 +289,39 @@ class _Child:
         return child
 
     async def listen(self, on_ready: Callable[[Ready], None]) -> int:
-        """Take note of what it says until it ends; its exit code, negative for a signal."""
+        """Take note of what it says until it ends; its exit code, negative for a signal.
+
+        The end of the process counts, not that of the socket: whatever a handler has forked may
+        hold the child's side open for longer than the child lives.
+        """
+        reading = asyncio.ensure_future(self._take_note(on_ready))
+        ending = asyncio.ensure_future(self.process.wait())
         try:
-            with suppress(ConnectionError):
-                while line := await self.reader.readline():
-                    news = json.loads(line)
-                    if "ready" in news:
-                        self.is_ready = True
-                        on_ready(Ready(**news["ready"]))
-                        self.order(GO)
-                    self.ending = news.get("ending", self.ending)
-            return await self.process.wait()
+            await asyncio.wait([reading, ending], return_when=asyncio.FIRST_COMPLETED)
+            if not reading.done():
+                await asyncio.wait([reading], timeout=_LAST_WORDS_S)
+            if reading.done():
+                reading.result()
+            return await ending
         finally:
+            reading.cancel()
+            ending.cancel()
             for killer in self._killers:
                 killer.cancel()
             self.writer.close()
             with suppress(ConnectionError):
                 await self.writer.wait_closed()
+
+    async def _take_note(self, on_ready: Callable[[Ready], None]) -> None:
+        with suppress(ConnectionError):
+            while line := await self.reader.readline():
+                news = json.loads(line)
+                if "ready" in news:
+                    self.is_ready = True
+                    on_ready(Ready(**news["ready"]))
+                    self.order(GO)
+                self.ending = news.get("ending", self.ending)
+                self.runs = news.get("runs", self.runs)
 
     def order(self, line: str) -> None:
         """Tell it something; if it is gone already, nothing happens."""

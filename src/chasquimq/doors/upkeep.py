@@ -174,7 +174,8 @@ class Upkeep(_Upkeep, AsyncFrame):
         handlers do is not recorded. With `dry_run` nothing is changed. All jobs go in one step;
         what is kept of single jobs is then looked for among all keys of the server, so one that was
         interrupted can be called again. Workers that run go on: they make their group anew. Stop
-        those who add, or part of what they add meanwhile may go as well.
+        those who add, or part of what they add meanwhile may go as well. Keys under the queue's tag
+        that no queue has are somebody else's: they stay, and are not counted.
         """
         return await self._drive(self._to_obliterate(force=force, dry_run=dry_run))
 

@@ -12,7 +12,7 @@ from chasquimq.broker import delayed, dlq, upkeep
 from chasquimq.broker.call import Reply, Steps, together
 from chasquimq.broker.seek import KeyPages, Pace, Pages, newest_entry, read_row
 from chasquimq.errors import QueueBusyError
-from chasquimq.wire.keys import KEPT_GLOB, QueueKeys, finished_job, once_a_queue
+from chasquimq.wire.keys import KEPT_GLOB, QueueKeys, finished_job, is_known, once_a_queue
 
 T = TypeVar("T")
 
@@ -127,6 +127,8 @@ class Clearing:
     def obliterate(self, *, force: bool, dry_run: bool) -> Steps[int]:
         """Delete every key of the queue; how many that were. `QueueBusyError` with jobs in flight.
 
+        Keys under its tag that no queue has are somebody else's, and stay.
+
         What a queue has once goes first, in one step; what it has once a job, spec or producer is
         looked for after that. Keys that running workers make anew meanwhile stay.
         """
@@ -140,7 +142,8 @@ class Clearing:
         fixed = frozenset(once_a_queue(self._keys))
         names = KeyPages(self._keys, b":*")
         while not names.is_over:
-            found = set((yield from names.next())) - fixed
+            page: list[bytes] = yield from names.next()
+            found = {name for name in page if is_known(self._keys, name)} - fixed
             if found and dry_run:
                 count += len(found)
             elif found:

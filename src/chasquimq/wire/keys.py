@@ -5,6 +5,7 @@ only what is between them, so that a whole queue lives in one cluster slot, in r
 Nothing is escaped, which is why a queue name may not contain braces itself.
 """
 
+import functools
 import inspect
 import re
 from dataclasses import dataclass, field
@@ -120,9 +121,10 @@ class QueueKeys:
 
 def is_known(keys: QueueKeys, key: bytes) -> bool:
     """Whether a key under the queue's tag is of a kind that a queue has."""
-    return key in once_a_queue(keys) or key.startswith(_prefixes(keys))
+    return key.startswith(_prefixes(keys)) or key in once_a_queue(keys)
 
 
+@functools.lru_cache(maxsize=16)  # asked for each of many keys of few queues
 def _prefixes(keys: QueueKeys) -> tuple[bytes, ...]:
     """What the keys begin with that exist once per job, spec or producer."""
     methods = inspect.getmembers(keys, inspect.ismethod)

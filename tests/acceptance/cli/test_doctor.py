@@ -171,6 +171,57 @@ def test_a_paused_queue(examine, queue):
     )
 
 
+def test_workers_of_a_paused_queue_are_not_taken_for_dead(examine, queue, client, keys):
+    """They ask for nothing until it is resumed, and look like those that were killed."""
+    queue.add_bulk([{"name": "welcome", "data": None}] * 2)
+    client.xgroup_create(keys.stream, "default", id="0")
+    client.xreadgroup("default", "c-1", {keys.stream: ">"}, count=1)
+    assert examine("--gone-ms", "1")["workers"]["severity"] == "problem"
+    queue.pause()
+    found = examine("--gone-ms", "1", "--lease-ms", "1")
+    assert told(found["workers"]) == (
+        "ok",
+        "cannot be told: none asks for jobs while the queue is paused",
+    )
+    assert "consumers" not in found
+    assert found["deliveries"]["severity"] == "warning"
+    assert found["deliveries"]["remedy"].startswith(f"chasqui resume {queue.name}")
+
+
+@pytest.mark.parametrize(
+    "attribute",
+    ["stream", "dlq", "delayed", "repeat", "events", "promoter_lock", "scheduler_lock"],
+)
+def test_a_key_of_another_type_is_a_problem(examine, queue, client, keys, attribute):
+    queue.add("welcome", None)
+    key = getattr(keys, attribute)
+    client.delete(key)
+    client.sadd(key, "x")
+    client.expire(key, 60)
+    found = examine()["refused"]
+    assert found["severity"] == "problem"
+    assert found["message"].startswith(f"the server does not tell of {key.decode()!r}: WRONGTYPE ")
+    assert "delete or rename it" in found["remedy"]
+
+
+@pytest.mark.servers("valkey", "redis-6.2")
+def test_keys_that_may_not_be_read_are_a_problem(examine, start_server, queue_name, keys):
+    own = start_server()
+    with SyncQueue(queue_name, redis_url=own.url) as queue:
+        queue.add("welcome", None)
+    acl = ("ACL", "SETUSER", "default")
+    own.client().execute_command(*acl, "resetkeys", f"~{keys.tag.decode()}:probe")
+    found = examine(CHASQUI_REDIS_URL=own.url)
+    assert "queue" not in found  # it may well exist
+    assert "NOPERM" in found["refused"]["message"]
+    assert "ACL SETUSER" in found["refused"]["remedy"]
+    own.client().execute_command(*acl, "allkeys", "-scan")
+    refused = examine(CHASQUI_REDIS_URL=own.url)["refused"]
+    assert refused["message"].startswith(
+        f"the server does not tell of {keys.tag.decode()!r}: NOPERM"
+    )
+
+
 def test_delayed_jobs_without_a_promoter_and_overdue_ones(examine, queue, client, keys):
     queue.add("welcome", None, delay_ms=60_000)
     assert told(examine()["delayed"]) == ("warning", "1 delayed, and no promoter leads")
@@ -216,6 +267,7 @@ def test_keys_that_no_queue_has(examine, queue, client, keys):
     found = examine()["keys"]
     assert found["severity"] == "warning"
     assert found["message"] == f"keys that no queue has: '{(keys.tag + b':strange').decode()}'"
+    assert "obliterate leaves them" in found["remedy"]
 
 
 @pytest.mark.servers("valkey")

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from chasquimq.wire.keys import QueueKeys
 from tests.acceptance.cli.conftest import environment
 
 
@@ -69,9 +70,23 @@ def test_queues_are_found_on_the_server(done, queue_name):
 
     assert found[queue_name] == {
         "queue": queue_name, "waiting": 1, "active": 0, "delayed": 0, "dead": 0, "paused": False,
+        "problem": None,
     }  # fmt: skip
     assert found[f"{queue_name}-other"]["delayed"] == 1
     assert queue_name[:20] in done("queues", "--limit", "1000").out
+
+
+def test_a_queue_that_the_server_does_not_tell_of_hides_no_other(done, queue_name, server):
+    done("add", queue_name, "a")
+    server.client().set(QueueKeys(f"{queue_name}-odd").dlq, "no stream", ex=60)
+
+    found = {line["queue"]: line for line in done("queues", "--limit", "1000", "--json").lines}
+
+    assert found[queue_name]["waiting"] == 1
+    odd = found[f"{queue_name}-odd"]
+    assert odd["problem"].startswith("WRONGTYPE Operation against a key")
+    assert {odd[each] for each in ("waiting", "active", "delayed", "dead", "paused")} == {None}
+    assert "WRONGTYPE" in done("queues", "--limit", "1000", COLUMNS="200").out
 
 
 def test_watch_tells_how_much_changed_since_the_look_before(done, queue_name):

@@ -21,7 +21,7 @@ from tests.support.servers import free_port
 pytestmark = pytest.mark.servers("valkey")  # processes and files, no matter of the server
 
 TASKS = """
-import asyncio, os, pathlib, signal
+import asyncio, ctypes, multiprocessing, os, pathlib, signal, time
 from chasquimq import Chasqui, Job
 
 app = Chasqui("QUEUE")
@@ -45,6 +45,25 @@ def die(job: Job):
     if job.attempt == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     print("lives again", flush=True)
+
+
+def outlive(until):
+    while not pathlib.Path(until).exists():
+        time.sleep(0.01)
+
+
+@app.task
+async def fork_and_die(job: Job, how, until):
+    if job.attempt > 1:
+        print(f"goes on in {os.getpid()}", flush=True)
+    elif how == "python":
+        multiprocessing.get_context("fork").Process(target=outlive, args=(until,)).start()
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif ctypes.PyDLL(None).fork():  # of which Python hears nothing
+        os.kill(os.getpid(), signal.SIGKILL)
+    else:
+        outlive(until)
+        os._exit(0)
 
 
 @app.task
@@ -134,7 +153,7 @@ def test_an_app_is_run_and_a_banner_says_what_and_where(chasqui, queue, server):
     banner = worker.lines[:6]
     assert banner[0].startswith("chasqui worker ")
     assert banner[1:] == [
-        "  handler    tasks:app (die, fail, grow, hello, hold)",
+        "  handler    tasks:app (die, fail, fork_and_die, grow, hello, hold)",
         f"  queue      {queue.name}",
         f"  server     {server.url}",
         "  processes  1",
@@ -173,6 +192,27 @@ def test_a_burst_in_several_processes_ends_when_all_is_done(chasqui, queue):
     assert worker.ended() == 0
     assert len(worker.until("hello ")) >= 50
     assert queue.counts().waiting == 0
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+@pytest.mark.parametrize("delay_ms", [0, 1])
+def test_a_burst_on_a_paused_queue_with_jobs_ends_and_says_why(chasqui, queue, processes, delay_ms):
+    queue.pause()
+    queue.add("hello", None, delay_ms=delay_ms)
+    worker = chasqui("worker", "tasks:app", "--burst", "-p", processes)
+    assert worker.ended() == 1
+    worker.until(
+        f"chasqui: paused with jobs to run: '{queue.name}'; "
+        f"resume with: chasqui resume {queue.name}"
+    )
+    assert "hello world" not in worker.text
+    queue.resume()
+    assert chasqui("worker", "tasks:app", "--burst", "-p", processes).ended() == 0
+
+
+def test_a_burst_on_a_paused_queue_without_jobs_is_done(chasqui, queue):
+    queue.pause()
+    assert chasqui("worker", "tasks:app", "--burst").ended() == 0
 
 
 def test_a_job_that_fails_is_a_dead_letter_with_its_traceback_and_does_not_end_the_worker(
@@ -243,6 +283,21 @@ def test_a_child_that_is_killed_is_replaced_and_the_work_goes_on(chasqui, queue)
     assert worker.ended() == 0
 
 
+@pytest.mark.parametrize("how", ["python", "c"])
+def test_a_dead_process_is_noticed_while_one_that_its_handler_forked_lives(
+    chasqui, queue, folder, how
+):
+    worker = chasqui("worker", "tasks:app", "--max-jobs", "100", "--claim-min-idle-ms", "500")
+    queue.add("fork_and_die", {"how": how, "until": str(folder / "go")})
+    try:
+        worker.until("a process ended with SIGKILL")
+        worker.until("goes on in")
+    finally:
+        (folder / "go").touch()
+    worker.send(signal.SIGTERM)
+    assert worker.ended() == 0
+
+
 def test_a_process_is_replaced_after_its_number_of_jobs(chasqui, queue):
     worker = chasqui("worker", "tasks:app", "--max-jobs", "2", "-c", "1")
     for number in range(4):
@@ -262,6 +317,39 @@ def test_a_process_is_replaced_when_it_has_grown_too_large(chasqui, queue):
     worker.until("another takes its place")
     queue.add("hello", None)
     assert pids(worker.until("hello world")) != {grown}
+
+
+def test_a_limit_of_memory_that_is_reached_before_the_first_job_is_refused(chasqui, queue):
+    queue.add("hello", None)
+    worker = chasqui("worker", "tasks:app", "--max-memory-mb", "5")
+    assert worker.ended() == 2
+    [line] = worker.lines
+    assert re.search(r"--max-memory-mb is 5, but .* uses \d+ MB before its first job: allow", line)
+    assert queue.counts().waiting == 1
+
+
+GROWS = """
+import threading
+
+def grow_by_itself():
+    app.ballast = b"x" * 200_000_000
+    time.sleep(1.5)  # longer than the supervised process takes to look
+    print("has been large for a while", flush=True)
+
+threading.Timer(0.5, grow_by_itself).start()
+"""
+
+
+def test_a_process_that_grows_without_a_run_stays(chasqui, queue, folder):
+    """Another would grow as well, and none would ever run a job."""
+    with (folder / "tasks.py").open("a") as source:
+        source.write(GROWS)
+    worker = chasqui("worker", "tasks:app", "--max-memory-mb", "150")
+    worker.until("has been large for a while")
+    assert "takes its place" not in worker.text
+    queue.add("hello", None)
+    worker.until("hello world")
+    worker.until("this process has run 1 jobs")
 
 
 def test_children_end_when_their_parent_is_killed(chasqui, queue, folder):

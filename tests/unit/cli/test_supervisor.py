@@ -1,16 +1,30 @@
 """What becomes of the place of a worker process that has ended, and when a source has changed."""
 
+import asyncio
 import os
+import signal
 from dataclasses import replace
 
 import pytest
 
-from chasquimq.cli.supervisor import AwaitChange, Death, GiveUp, Leave, Restart, verdict
+from chasquimq.cli import supervisor
+from chasquimq.cli.serving import Settings
+from chasquimq.cli.supervisor import (
+    AwaitChange,
+    Death,
+    GiveUp,
+    Leave,
+    Restart,
+    Supervisor,
+    verdict,
+)
 from chasquimq.cli.watching import SourceTree
+from tests.support.eventually import eventually
 
 KILLED = Death(
-    code=-9, ending=None, was_ready=True, lived_s=5.0, is_replaced=False, deaths_in_a_row=1
+    code=-9, ending=None, runs=0, was_ready=True, lived_s=5.0, is_replaced=False, deaths_in_a_row=1
 )
+SERVED = replace(KILLED, code=0, runs=1)
 MISTAKEN = replace(KILLED, code=2, was_ready=False)
 USUAL = {"is_stopping": False, "is_reloading": False, "was_any_ready": True}
 
@@ -22,9 +36,12 @@ USUAL = {"is_stopping": False, "is_reloading": False, "was_any_ready": True}
         (KILLED, {"is_stopping": True}, Leave()),
         (replace(KILLED, deaths_in_a_row=3), {}, Restart(0.8)),
         (replace(KILLED, deaths_in_a_row=100), {}, Restart(30.0)),
-        (replace(KILLED, code=0, ending="recycled"), {}, Restart()),
-        (replace(KILLED, code=0, ending="stopped"), {}, Restart()),
-        (replace(KILLED, code=0, ending="done"), {}, Leave()),
+        (replace(SERVED, ending="recycled"), {}, Restart()),
+        (replace(SERVED, ending="stopped"), {}, Restart()),
+        (replace(SERVED, ending="recycled", runs=0), {}, Restart(0.2)),
+        (replace(SERVED, ending="stopped", runs=0, deaths_in_a_row=2), {}, Restart(0.4)),
+        (replace(SERVED, ending="done", runs=0), {}, Leave()),
+        (replace(KILLED, code=1, ending="held"), {}, GiveUp(1)),
         (replace(KILLED, is_replaced=True), {"is_reloading": True}, Restart()),
         (MISTAKEN, {"was_any_ready": False}, GiveUp(2)),
         (replace(MISTAKEN, code=3), {"was_any_ready": False}, GiveUp(3)),
@@ -35,6 +52,32 @@ USUAL = {"is_stopping": False, "is_reloading": False, "was_any_ready": True}
 )
 def test_the_place_of_a_process_that_ended_is(death, circumstances, expected):
     assert verdict(death, **USUAL | circumstances) == expected
+
+
+@pytest.mark.parametrize("signals", [1, 2])
+async def test_a_stop_ends_a_process_that_was_being_started_and_never_gets_to_listen(
+    tmp_path, monkeypatch, caplog, signals
+):
+    caplog.set_level("INFO", "chasquimq.supervisor")
+    (tmp_path / "hangs.py").write_text("import time\nwhile True: time.sleep(60)\n")
+    settings = Settings("hangs:handler", str(tmp_path), ["q"], None, {"shutdown_deadline_secs": 0})
+    # The time that does not apply would be longer than the test may take.
+    monkeypatch.setattr(supervisor, "GRACE_S", 0.1 if signals == 1 else 3_600)
+    monkeypatch.setattr(supervisor, "_CUT_GRACE_S", 0.1 if signals == 2 else 3_600)
+    tested = Supervisor(settings, processes=1, is_reloading=False, on_ready=lambda _: None)
+    child_class = supervisor._Child  # noqa: SLF001 -- the moment between start and listen is its own
+    start = child_class.start
+
+    async def stopped_meanwhile(settings):
+        child = await start(settings)
+        for said in ["processes finish their running jobs", "again: stopping now"][:signals]:
+            signal.raise_signal(signal.SIGTERM)
+            await eventually(lambda said=said: said in caplog.text)
+        return child
+
+    monkeypatch.setattr(child_class, "start", stopped_meanwhile)
+    async with asyncio.timeout(20):
+        assert await tested.run() == 0
 
 
 @pytest.fixture
