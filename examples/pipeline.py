@@ -5,13 +5,10 @@ Needs the extra `spark` and Java 17 or newer.
 
 import asyncio
 import tempfile
-from pathlib import Path
 
-from chasquimq import Job, Queue, UnrecoverableError, Worker
+from chasquimq import Job, Queue, QueueEvents, UnrecoverableError, Worker
 from chasquimq.pipeline import Pipeline, Slo, Triage
 from chasquimq.spark import session
-
-SETTINGS = {"spark.log.level": "OFF", "spark.sql.shuffle.partitions": "2"}
 
 
 async def handle(job: Job) -> None:
@@ -24,12 +21,14 @@ async def handle(job: Job) -> None:
 
 async def work(url: str) -> None:
     """Run a dozen jobs."""
-    async with Queue("orders", redis_url=url) as queue:
+    events = QueueEvents("orders", redis_url=url)
+    async with events, Queue("orders", redis_url=url) as queue:
         await queue.add_bulk([{"name": "ship", "data": number} for number in range(12)])
         worker = Worker("orders", handle, redis_url=url)
         running = asyncio.create_task(worker.run())
-        while (counts := await queue.counts()).waiting or counts.active:
-            await asyncio.sleep(0.05)
+        async for event in events:
+            if event.name == "drained":
+                break
         await worker.close()
         await running
 
@@ -41,15 +40,13 @@ def main() -> None:
         url = f"embedded://{folder}/server"
         asyncio.run(work(url))
 
-        spark = session("example", SETTINGS)
+        spark = session()
         pipeline = Pipeline(f"{folder}/lake", spark=spark, slo=Slo(within_ms=1_000))
         done = pipeline.run(["orders"], redis_url=url)
         print(f"{done.events} events; again: {pipeline.run(['orders'], redis_url=url).events}")
         for row in pipeline.table("days").select("name", "completed", "dead", "slo_burn").collect():
             print(row.asDict())
-        page = Path(folder, "report.html")
-        page.write_text(pipeline.report(), encoding="utf-8")
-        print(f"a report of {page.stat().st_size // 1_000} kB")
+        print(f"a report, as a page of {len(pipeline.report()) // 1_000} kB")
 
         triage = Triage("orders", redis_url=url, spark=spark)
         for group in triage.groups():
@@ -57,7 +54,6 @@ def main() -> None:
             print(
                 f"replayed: {triage.replay(triage.choose(fingerprint=group.fingerprint)).changed}"
             )
-        spark.stop()
 
 
 if __name__ == "__main__":

@@ -7,7 +7,16 @@ from pathlib import Path
 
 PAGE = Path(__file__).parents[2] / "build" / "demo-report.html"
 _TIME_LIMIT_S = 180
-_SETTINGS = {"spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false"}
+# For some thousand rows: what is made for millions would take longer to get ready than to run.
+_SETTINGS = {
+    "spark.master": "local[2]",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+}
 
 
 def write_report(url: str, queue: str) -> str:

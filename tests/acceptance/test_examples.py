@@ -75,13 +75,6 @@ SAYS = {
         r'"status": "ready"',
         r"the slowest took (?:9|\d\d)\d ms",
     ],
-    "pipeline.py": [
-        r"44 events; again: 0",
-        r"\{'name': 'ship', 'completed': 8, 'dead': 4, 'slo_burn': [\d.]+\}",
-        r"a report of \d+ kB",
-        r"4 dead letters: order # has no address",
-        r"replayed: 4",
-    ],
     "progress_and_logs.py": [
         r"the log has 4 lines",
         r"book: 100 %",

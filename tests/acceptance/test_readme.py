@@ -175,5 +175,5 @@ def test_every_page_with_python_is_checked_here():
         if any(not is_program(text) for text in fences(path, "python"))
     }
     others = {"testing", "wire-format"}  # fixtures and bytes, not fragments of this kind
-    others.add("spark")  # run in tests/spark, which has a session
+    others |= {"spark", "pipeline"}  # run in tests/spark, which has a session
     assert shown - others == set(FRAGMENT_PAGES)

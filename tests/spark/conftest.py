@@ -1,10 +1,13 @@
 """One small Spark session for all tests, and frames over the queue of a test."""
 
+import asyncio
+
 import pytest
 
 from chasquimq import SyncQueue
 from chasquimq.spark import session
 from tests.support.spark import SMALL, why_no_java
+from tests.support.story import work
 
 
 @pytest.fixture(scope="session")
@@ -90,3 +93,9 @@ def forget_last_commit(tmp_path):
         (commits / f".{last}.crc").unlink()
 
     return forget
+
+
+@pytest.fixture
+def play(server, queue_name):
+    """`play(jobs)`: real jobs of the test's queue, run to their end by a real worker."""
+    return lambda jobs: asyncio.run(work(server.url, queue_name, jobs))

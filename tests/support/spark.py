@@ -49,6 +49,13 @@ def why_no_java() -> str | None:
 
 
 EXAMPLES = {
+    "pipeline.py": [
+        r"41 events; again: 0",
+        r"\{'name': 'ship', 'completed': 8, 'dead': 4, 'slo_burn': [\d.]+\}",
+        r"a report, as a page of \d+ kB",
+        r"4 dead letters: order # has no address",
+        r"replayed: 4",
+    ],
     "spark_events.py": [
         r"rows in the lake: 100\n",
         r"rows in the lake: 101\n",

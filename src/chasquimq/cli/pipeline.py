@@ -2,7 +2,9 @@
 
 import contextlib
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +31,9 @@ _SETTINGS = {
     # Else every column of every plan notes where in our source it was made.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
+
+# How soon a stream that was asked to end does.
+_LOOK_S = 0.2
 
 queues_argument = click.argument("queues", metavar="QUEUE...", nargs=-1, required=True)
 path_option = click.option(
@@ -129,9 +134,14 @@ def stream(queues: tuple[str, ...], every: str, session: Session, **given: Any) 
     """The same, until Ctrl+C. Killed at any moment, it goes on where it was."""
     with _pipeline(given) as pipeline:
         streaming = pipeline.stream(queues, every=every, **_taking(session, given), on_batch=_tell)
-        with contextlib.suppress(KeyboardInterrupt):
-            streaming.wait()
+        # Not by KeyboardInterrupt: Spark's own handler would talk to Java in the midst of a talk.
+        stopped = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: stopped.set())
+        while streaming.is_active and not stopped.wait(_LOOK_S):
+            pass
         streaming.stop()
+        streaming.wait()
     if session.as_json:
         emit(_shape(streaming.total))
 

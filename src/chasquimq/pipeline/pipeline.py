@@ -16,8 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
 from pyspark.sql.streaming.query import StreamingQuery
 
+from chasquimq import errors
 from chasquimq.clock import SYSTEM_CLOCK
-from chasquimq.errors import ChasquiError, ConfigError, DataLossError, RedisError
+from chasquimq.errors import ChasquiError, ConfigError
 from chasquimq.pipeline.lake import Lake
 from chasquimq.pipeline.report import page
 from chasquimq.pipeline.scope import EVERYTHING
@@ -28,10 +29,7 @@ from chasquimq.pipeline.tables import BRONZE, TABLES
 from chasquimq.spark import session
 
 # What our source says, within what Spark makes of it.
-_KINDS: dict[str, type[ChasquiError]] = {
-    each.prefix: each for each in (DataLossError, ConfigError, RedisError)
-}
-_OURS = re.compile(rf"({'|'.join(_KINDS)})([^\n]*?) \[CMQ-\d+\]")
+_OURS = re.compile(r"chasquimq\.(?:errors\.)?(\w+Error): ([^\n]*?) \[CMQ-\d+\]")
 
 
 class Pipeline:
@@ -189,6 +187,11 @@ class Streaming:
         """What it has come to so far."""
         return self._steps.total
 
+    @property
+    def is_active(self) -> bool:
+        """Whether it still runs."""
+        return self._query.isActive
+
     def wait(self, timeout_s: int | None = None) -> bool:
         """Wait for it to end; whether it has. Raises what ended it."""
         return _await(self._query, self._steps, timeout_s)
@@ -220,7 +223,11 @@ def _ours(error: StreamingQueryException, steps: Steps) -> Exception:
     if isinstance(steps.failure, ChasquiError):
         return steps.failure
     found = _OURS.search(str(error))
-    return _KINDS[found[1]](found[2]) if found else error
+    kind = getattr(errors, found[1], None) if found else None
+    if found is None or kind is None:
+        return error
+    ours: ChasquiError = kind(found[2].removeprefix(kind.prefix))
+    return ours
 
 
 def _a_day(text: str | None, otherwise: str) -> str:

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import date
 from typing import Self
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
 
 _SEPARATOR = "\x1f"
+_DAY_MS = 86_400_000
+_EPOCH = date(1970, 1, 1).toordinal()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,16 @@ class Scope:
         if self.folders is None:
             return self
         return Scope.of((queue, hour.partition("T")[0]) for queue, hour in self.folders)
+
+    def span_ms(self) -> tuple[int, int] | None:
+        """From the first of its days to the end of the last, epoch ms; None if it has no bounds."""
+        if not self.folders:
+            return None
+        try:
+            days = [date.fromisoformat(day).toordinal() - _EPOCH for _, day in self.folders]
+        except ValueError:  # an id of a year that no calendar has
+            return None
+        return min(days) * _DAY_MS, (max(days) + 1) * _DAY_MS
 
 
 EVERYTHING = Scope(None)

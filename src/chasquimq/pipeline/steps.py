@@ -199,9 +199,15 @@ def in_buckets(events: DataFrame, scope: Scope) -> DataFrame:
 
 def within(all_runs: DataFrame, all_jobs: DataFrame, days: Scope) -> tuple[DataFrame, DataFrame]:
     """The runs and jobs that may count in a scope's days."""
+    span = days.span_ms()
 
     def holds(at: str) -> Column:
-        return days.holds(F.col("queue"), instants.day(F.col(at)))
+        is_in = days.holds(F.col("queue"), instants.day(F.col(at)))
+        if span is None:
+            return is_in
+        first, end = (F.timestamp_millis(F.lit(ms)) for ms in span)
+        # Files say which instants they hold, so most of them need not be opened.
+        return (F.col(at) >= first) & (F.col(at) < end) & is_in
 
     return all_runs.where(holds("ended_at")), all_jobs.where(
         holds("arrived_at") | holds("finished_at")
