@@ -204,4 +204,5 @@ def test_every_page_with_python_is_checked_here():
     }
     others = {"testing", "wire-format"}  # fixtures and bytes, not fragments of this kind
     others |= {"spark", "pipeline"}  # run in tests/spark, which has a session
+    others |= {"cli"}  # what `worker --help` shows, and run with it
     assert shown - others == set(FRAGMENT_PAGES)

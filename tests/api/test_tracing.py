@@ -241,6 +241,25 @@ def test_a_span_is_asked_after_the_failure_whether_another_run_is_wanted(
     assert ended.attributes["chasquimq.disposition"] == disposition
 
 
+@pytest.mark.parametrize("is_async", [True, False], ids=["coroutine", "plain"])
+async def test_a_failed_run_that_was_discarded_is_a_dead_letter_in_its_span(
+    spans, make_worker, queue, is_async
+):
+    def plain(job):
+        job.discard()
+        raise OSError
+
+    async def handler(job):
+        plain(job)
+
+    await queue.add("n", 1, attempts=2, backoff=HOUR_MS)
+    tracing = spans.tracing()
+    await run_until_idle(make_worker(handler if is_async else plain, tracing=tracing), queue)
+    (run,) = spans.runs
+    assert run.attributes["chasquimq.disposition"] == "dead-letter"
+    assert dict(run.events[-1].attributes) == {"chasquimq.dlq.reason": "unrecoverable"}
+
+
 async def test_a_handler_that_is_cut_off_by_a_stop_ends_its_span(spans, make_worker, queue):
     begun = asyncio.Event()
 

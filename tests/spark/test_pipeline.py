@@ -171,9 +171,8 @@ def test_a_table_that_was_never_written_is_empty_and_one_that_is_none_is_refused
         pipeline.backfill("yesterday")
 
 
-def test_the_fragments_of_the_page_run(server, monkeypatch, tmp_path, spark):
-    monkeypatch.chdir(tmp_path)
+def test_the_fragments_of_the_page_run(server, tmp_path, spark):
     page = (Path(__file__).parents[2] / "docs" / "pipeline.md").read_text()
     [fragment] = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    exec(compile(fragment, "pipeline.md", "exec"), {"url": server.url})  # noqa: S102 -- our own page
-    assert (tmp_path / "lake" / "_checkpoint").is_dir()
+    exec(compile(fragment, "pipeline.md", "exec"), {"url": server.url, "path": str(tmp_path)})  # noqa: S102 -- our own page
+    assert (tmp_path / "_checkpoint").is_dir()

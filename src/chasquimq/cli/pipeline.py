@@ -2,7 +2,9 @@
 
 import contextlib
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +14,7 @@ import click
 from chasquimq.cli import options
 from chasquimq.cli.consent import consent
 from chasquimq.cli.options import Function, Session
+from chasquimq.cli.place import shared_server
 from chasquimq.cli.problems import Refusal
 from chasquimq.cli.render import clean, cut, emit, iso, say, show, table
 
@@ -29,6 +32,9 @@ _SETTINGS = {
     # Else every column of every plan notes where in our source it was made.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
+
+# How soon a stream that was asked to end does.
+_LOOK_S = 0.2
 
 queues_argument = click.argument("queues", metavar="QUEUE...", nargs=-1, required=True)
 path_option = click.option(
@@ -105,6 +111,7 @@ def run(queues: tuple[str, ...], session: Session, **given: Any) -> None:  # noq
     What was taken in before is not read again, so run it as often as you like. A table that would
     break its promises ends it with code 1 and is not written.
     """
+    shared_server(session.redis_url)
     with _pipeline(given) as pipeline:
         done = pipeline.run(queues, **_taking(session, given), on_batch=_tell)
     if session.as_json:
@@ -127,11 +134,17 @@ def run(queues: tuple[str, ...], session: Session, **given: Any) -> None:  # noq
 @options.session
 def stream(queues: tuple[str, ...], every: str, session: Session, **given: Any) -> None:  # noqa: ANN401
     """The same, until Ctrl+C. Killed at any moment, it goes on where it was."""
+    shared_server(session.redis_url)
     with _pipeline(given) as pipeline:
         streaming = pipeline.stream(queues, every=every, **_taking(session, given), on_batch=_tell)
-        with contextlib.suppress(KeyboardInterrupt):
-            streaming.wait()
+        # Not by KeyboardInterrupt: Spark's own handler would talk to Java in the midst of a talk.
+        stopped = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: stopped.set())
+        while streaming.is_active and not stopped.wait(_LOOK_S):
+            pass
         streaming.stop()
+        streaming.wait()
     if session.as_json:
         emit(_shape(streaming.total))
 
@@ -212,6 +225,7 @@ def triage(queue: str, session: Session, **given: Any) -> None:  # noqa: ANN401
     frames of the traceback. What is replayed or discarded is chosen by --fingerprint, --where or
     both; it asks first.
     """
+    shared_server(session.redis_url)
     verbs = [verb for verb in ("replay", "discard") if given[verb]]
     if len(verbs) > 1:
         msg = "--replay and --discard are both given: use one of them"

@@ -103,6 +103,7 @@ class Traces:
             attempt=run.attempt,
             is_last=run.attempt >= budget(envelope, config.max_attempts),
             size=len(envelope.packed_data),
+            is_discarded=lambda: run.is_discarded,
         )
 
     async def _carried_by(self, job_id: str) -> bytes | None:

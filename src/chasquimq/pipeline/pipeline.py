@@ -187,6 +187,11 @@ class Streaming:
         """What it has come to so far."""
         return self._steps.total
 
+    @property
+    def is_active(self) -> bool:
+        """Whether it still runs."""
+        return self._query.isActive
+
     def wait(self, timeout_s: int | None = None) -> bool:
         """Wait for it to end; whether it has. Raises what ended it."""
         return _await(self._query, self._steps, timeout_s)

@@ -37,10 +37,12 @@ def test_every_command_explains_itself_with_an_example_that_names_it(path):
     assert f"chasqui {name}" in text.partition("\nExample")[2]
 
 
-# What a command has no use for: the server of `server` is its own, `worker` prints its log.
+# What a command has no use for: the server of `server` is its own, `worker` prints its log, and the
+# tables of the pipeline are files.
 WITHOUT = {
     **{path: {"--redis-url"} for path in LEAVES if path[0] == "server"},
     ("worker",): {"--json"},
+    **{path: {"--redis-url"} for path in (("pipeline", "report"), ("pipeline", "backfill"))},
 }
 
 
@@ -143,13 +145,15 @@ def test_wrong_usage_is_exit_code_two_and_one_line(arguments, told):
 # Enough of an argument for each command that talks to a server to begin.
 ARGUMENTS = {
     "QUEUE": "q", "[NAME]": "x", "NAME": "x", "[DATA]": "1", "JOB_ID": "j1", "JOB_ID...": "j1",
-    "ID": "1-0", "KEY": "k",
+    "ID": "1-0", "KEY": "k", "QUEUE...": "q",
 }  # fmt: skip
 MORE = {
     ("repeatable", "add"): ["--every", "1s"],
     ("delayed", "reschedule"): ["--delay", "1s"],
 }
-TALKING = [path for path in LEAVES if path[0] not in ("server", "worker")]
+TALKING = [
+    path for path in LEAVES if path != ("worker",) and "--redis-url" not in WITHOUT.get(path, ())
+]
 
 
 @pytest.mark.parametrize("path", TALKING, ids=" ".join)
