@@ -15,8 +15,8 @@ class EventName(StrEnum):
         event            extra fields                   means
         waiting                                         in the stream: added, or promoted
         delayed          delay_ms                       in the delayed set, due in delay_ms
-        active           attempt wait_ms created_at_ms  the handler is about to run; the job was in
-                                                        the stream for wait_ms
+        active           attempt wait_ms created_at_ms  the handler is about to run; the job was
+                                                        created wait_ms ago
         completed        attempt duration_us            acknowledged, and its result readable
         failed           attempt reason duration_us     one run failed; a retry may follow
         retry-scheduled  attempt backoff_ms             run number attempt is due in backoff_ms
