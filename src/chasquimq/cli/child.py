@@ -99,7 +99,7 @@ def main() -> int:
     """Run a process of the supervisor whose socket is the descriptor in `sys.argv`."""
     leash = Leash(socket.socket(fileno=int(sys.argv[1])))
     settings = leash.settings()
-    logs.set_up(settings.log_level)
+    logs.set_up(settings.log_level, as_json=settings.as_json)
     deadline_s = settings.options.get("shutdown_deadline_secs")
     leash.hold(GRACE_S + (deadline_s or ConsumerConfig().shutdown_deadline_secs))
     try:

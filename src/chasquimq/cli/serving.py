@@ -69,6 +69,7 @@ class Settings:
     max_jobs: int | None = None
     max_memory_mb: int | None = None
     log_level: str = "info"
+    as_json: bool = False
     use_uvloop: bool | None = None
     place: int = 0
     """Which of several processes this is, from 0; one that is replaced leaves its place."""

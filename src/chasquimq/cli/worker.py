@@ -1,7 +1,9 @@
 """`chasqui worker`: run a handler or an app, in one process or in several that are looked after."""
 
+import json
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -167,6 +169,7 @@ Data is an object of arguments by name: chasqui add default welcome '{"to": "ada
     help="Use that event loop. [default: if it is installed]",
 )
 @worker_options
+@click.option("--json", "as_json", is_flag=True, help="Write the log as JSON, an object a line.")
 @options.redis_url_option
 def command(  # noqa: PLR0913 -- the documented options
     *,
@@ -185,6 +188,7 @@ def command(  # noqa: PLR0913 -- the documented options
     log_level: str,
     use_uvloop: bool | None,
     redis_url: str | None,
+    as_json: bool,
     **given: Any,  # noqa: ANN401 -- the options of `Worker`, by name
 ) -> int:
     """Run the jobs of a queue with a function or an app of yours.
@@ -203,9 +207,11 @@ def command(  # noqa: PLR0913 -- the documented options
         max_jobs=max_jobs,
         max_memory_mb=max_memory_mb,
         log_level=log_level,
+        as_json=as_json,
         use_uvloop=use_uvloop,
     )
-    logs.set_up(log_level)
+    logs.set_up(log_level, as_json=as_json)
+    greet = _greet_in_json if as_json else _greet
     is_looked_after = processes > 1 or is_reloading or max_jobs or max_memory_mb
     if engine == "spark":
         if is_looked_after or use_uvloop:
@@ -214,28 +220,28 @@ def command(  # noqa: PLR0913 -- the documented options
                 "of this machine: with --engine spark use --slots"
             )
             raise click.UsageError(msg)
-        return run_fleet(settings, slots=slots, master=master, greet=lambda r: _greet(r, None))
+        return run_fleet(settings, slots=slots, master=master, greet=lambda r: greet(r, None))
     if slots is not None or master is not None:
         msg = "--slots and --master are Spark's: add --engine spark"
         raise click.UsageError(msg)
     if not is_looked_after:
-        return _alone(settings)
+        return _alone(settings, greet)
 
     async def supervise() -> int:
         return await Supervisor(
             settings,
             processes=processes,
             is_reloading=is_reloading,
-            on_ready=lambda ready: _greet(ready, processes),
+            on_ready=lambda ready: greet(ready, processes),
         ).run()
 
     return run_on_loop(supervise(), use_uvloop=False)
 
 
-def _alone(settings: Settings) -> int:
+def _alone(settings: Settings, greet: Callable[[Ready, int | None], None]) -> int:
     async def work() -> None:
         shift = Shift(settings)
-        _greet(await shift.check(), processes=1)
+        greet(await shift.check(), 1)
         await shift.run()
 
     try:
@@ -257,3 +263,8 @@ def _greet(ready: Ready, processes: int | None) -> None:
         "Ctrl+C to stop, twice to stop at once",
     ]
     click.echo(clean("\n".join(lines)), err=True)
+
+
+def _greet_in_json(ready: Ready, processes: int | None) -> None:
+    known = {"version": chasquimq.version(), "processes": processes, **asdict(ready)}
+    click.echo(json.dumps(known), err=True)

@@ -615,3 +615,14 @@ def test_the_banner_of_several_processes_comes_before_the_first_line_of_any(chas
     assert worker.lines[5] == "Ctrl+C to stop, twice to stop at once"
     worker.send(signal.SIGTERM)
     assert worker.ended() == 0
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_the_log_can_be_read_by_programs(chasqui, queue, processes):
+    job = queue.add("hello", {"to": "ada"})
+    worker = chasqui("worker", "tasks:app", "--burst", "--json", "--processes", processes)
+    assert worker.ended() == 0
+    greeting, *records = [json.loads(line) for line in worker.lines if line.startswith("{")]
+    assert (greeting["queues"], greeting["processes"]) == ([queue.name], int(processes))
+    assert any(f"job {job.id} (hello) done in" in each["message"] for each in records)
+    assert {"time", "level", "process", "logger", "message"} <= records[0].keys()
