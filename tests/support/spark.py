@@ -67,5 +67,11 @@ EXAMPLES = {
         r'bill 5 \{"who": "eve", "due": 0\.99\}',
         r"billed, each once: \['ada', 'bob', 'eve'\]",
     ],
+    "spark_worker.py": [
+        r"lengths: 5 5\n",
+        r"given up: \[\"ValueError: 'a' is no word\"\]",
+        r"collected: 3\n",
+        r"\['chaski', 'quipu', 'relay'\]",
+    ],
 }
 """What each example that needs Spark must print, in this order, other lines in between."""
