@@ -8,9 +8,9 @@ from dataclasses import replace
 from chasquimq.broker.backlog import backlog
 from chasquimq.broker.blocking import BlockingConnection
 from chasquimq.broker.options import ConnectionOptions
+from chasquimq.broker.steps import drive_blocking
 from chasquimq.broker.url import Target
 from chasquimq.clock import monotonic_s
-from chasquimq.engine.steps import drive_blocking
 from chasquimq.errors import ChasquiError
 from chasquimq.metrics import QueueDepths
 from chasquimq.wire.keys import QueueKeys

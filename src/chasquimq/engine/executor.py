@@ -281,7 +281,7 @@ def _failed(error: BaseException, *, is_panic: bool = False) -> Failed:
         message=message or kind,
         error=f"{kind}: {message}"[:MESSAGE_CHARS] if message else kind,
         traceback=trace,
-        dlq_reason=_reason(error),
+        dlq_reason=reason_of(error),
         is_panic=is_panic,
     )
 
@@ -294,10 +294,12 @@ def _from_the_handler(error: BaseException) -> TracebackType | None:
     return trace or error.__traceback__
 
 
-def _reason(error: BaseException) -> DlqReason | None:
+def reason_of(error: BaseException) -> DlqReason | None:
     """Why the job is dead-lettered at once; None if a retry may help."""
     if isinstance(error, HandlerError):
-        return DlqReason.UNRECOVERABLE if error.is_unrecoverable() else _reason(error.source_err())
+        return (
+            DlqReason.UNRECOVERABLE if error.is_unrecoverable() else reason_of(error.source_err())
+        )
     return error.dlq_reason if isinstance(error, UnrecoverableError) else None
 
 

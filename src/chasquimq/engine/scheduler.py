@@ -12,12 +12,12 @@ import logging
 from chasquimq.broker import locks, repeats, stream
 from chasquimq.broker.connection import Connection
 from chasquimq.broker.repeats import StoredSpec
+from chasquimq.broker.steps import drive
 from chasquimq.broker.stream import NewJob, Telling
 from chasquimq.clock import SYSTEM_CLOCK, Clock
 from chasquimq.config import SchedulerConfig
 from chasquimq.engine import cadence
 from chasquimq.engine.role import Role
-from chasquimq.engine.steps import drive
 from chasquimq.errors import ChasquiError
 from chasquimq.metrics import LockOutcome, report
 from chasquimq.wire.envelope import Envelope, encode

@@ -15,12 +15,12 @@ from chasquimq.broker.blocking import BlockingConnection
 from chasquimq.broker.call import Call, Steps
 from chasquimq.broker.connection import Connection
 from chasquimq.broker.options import ConnectionOptions
+from chasquimq.broker.steps import drive, drive_blocking
 from chasquimq.broker.url import Target
 from chasquimq.clock import SYSTEM_CLOCK, Clock
 from chasquimq.config import ProducerConfig
 from chasquimq.engine.outcomes import JobResult, WaitedJob, too_late
 from chasquimq.engine.producing import Order, Producing, Wish
-from chasquimq.engine.steps import drive, drive_blocking
 from chasquimq.engine.traces import traced_add
 from chasquimq.engine.watcher import Watcher
 from chasquimq.errors import QueueFullError, RedisError, WaitForResultTimeoutError

@@ -6,6 +6,7 @@ from typing import Self, TypeVar
 from chasquimq.broker.blocking import BlockingConnection
 from chasquimq.broker.call import Call, Steps
 from chasquimq.broker.options import ConnectionOptions
+from chasquimq.broker.steps import drive_blocking
 from chasquimq.broker.url import Target
 from chasquimq.wire.keys import QueueKeys
 
@@ -47,22 +48,19 @@ class Links:
 
     def run(self, keys: QueueKeys, call: Call[T]) -> T:
         """Carry out a call on the server of a queue."""
+        return self._link(keys).run(call)
+
+    def drive(self, keys: QueueKeys, steps: Steps[T]) -> T:
+        """Carry out several calls, each chosen in the light of the answer before."""
+        return drive_blocking(self._link(keys), steps)
+
+    def _link(self, keys: QueueKeys) -> BlockingConnection:
         connection = self._open.get(keys.name)
         if connection is None:
             options = ConnectionOptions(client_name="chasquimq-spark")
             connection = BlockingConnection(self._target, options, slot_key=keys.tag)
             self._open[keys.name] = connection
-        return connection.run(call)
-
-    def drive(self, keys: QueueKeys, steps: Steps[T]) -> T:
-        """Carry out several calls, each chosen in the light of the answer before."""
-        try:
-            call = next(steps)
-            while True:
-                call = steps.send(self.run(keys, call))
-        except StopIteration as done:
-            result: T = done.value
-            return result
+        return connection
 
     def close(self) -> None:
         """Close all; a later call opens anew."""
