@@ -7,9 +7,10 @@ import click
 
 from chasquimq.broker.survey import Due, data_in, delayed_jobs
 from chasquimq.cli import options, values
+from chasquimq.cli.consent import consent
 from chasquimq.cli.job import answer_each
 from chasquimq.cli.options import Session
-from chasquimq.cli.render import emit, instant, short, show, table
+from chasquimq.cli.render import counted, emit, instant, short, show, table
 from chasquimq.cli.run import opened, reading, run
 from chasquimq.clock import SYSTEM_CLOCK
 from chasquimq.queue import Queue
@@ -53,10 +54,11 @@ def ls(queue: str, limit: int, session: Session) -> None:
 @command.command("cancel", examples=["chasqui delayed cancel emails 01JH..."])
 @options.queue_argument
 @ids_argument
-@options.needless_yes_option
+@options.yes_option
 @options.session
-def cancel(queue: str, job_ids: tuple[str, ...], session: Session) -> int:
+def cancel(queue: str, job_ids: tuple[str, ...], session: Session, *, yes: bool) -> int:
     """Take delayed jobs out of the queue: they will not run."""
+    consent(f"cancel {counted(len(job_ids), 'job')} of {queue}", yes=yes)
     return _each(session, queue, job_ids, "cancelled", Queue.cancel_delayed)
 
 

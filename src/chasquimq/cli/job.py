@@ -11,6 +11,7 @@ from rich.text import Text
 from chasquimq.broker.inspect import JobState, Located, locate
 from chasquimq.broker.survey import data_in, dead_letters, due_ms, job_in
 from chasquimq.cli import options
+from chasquimq.cli.consent import consent
 from chasquimq.cli.options import Session
 from chasquimq.cli.problems import NOT_DONE, Refusal
 from chasquimq.cli.render import clean, emit, facts, instant, panel, pretty, say, show
@@ -95,10 +96,11 @@ def logs(queue: str, job_id: str, limit: int, session: Session) -> None:
 @command.command("remove", examples=["chasqui job remove emails 01JH..."])
 @options.queue_argument
 @click.argument("job_id")
-@options.needless_yes_option
+@options.yes_option
 @options.session
-def remove(queue: str, job_id: str, session: Session) -> int:
+def remove(queue: str, job_id: str, session: Session, *, yes: bool) -> int:
     """Take a job that is waiting or delayed out of the queue."""
+    consent(f"remove job {clean(job_id)} of {queue}", yes=yes)
     why_not = "is neither waiting nor delayed: it runs, ended, or never was"
     return _act(session, queue, job_id, Queue.remove, ("removed", why_not))
 

@@ -50,7 +50,7 @@ async def test_a_dead_job_shows_its_traceback_and_is_sent_round_again(
 
 @pytest.mark.parametrize("verb", ["show", "logs", "remove", "retry"])
 def test_an_unknown_job_is_exit_code_one(chasqui, queue_name, verb):
-    answer = chasqui("job", verb, queue_name, "nobody")
+    answer = chasqui("job", verb, queue_name, "nobody", *(["--yes"] if verb == "remove" else []))
     assert answer.code == 1
     assert "nobody" in answer.err
     assert len(answer.err.splitlines()) == 1
@@ -193,10 +193,10 @@ def test_on_a_terminal_it_asks_first(server, done, queue_name, answer, left, cod
     assert waiting(done, queue_name) == left
 
 
-@pytest.mark.parametrize("command", ["drain", "clean", "obliterate"])
+@pytest.mark.parametrize("command", ["drain", "clean", "obliterate", "job remove"])
 def test_without_a_terminal_nothing_is_destroyed_unasked(chasqui, done, queue_name, command):
-    done("add", queue_name, "x")
-    answer = chasqui(command, queue_name)
+    done("add", queue_name, "x", "--job-id", "j1")
+    answer = chasqui(*command.split(), queue_name, *(["j1"] if command == "job remove" else []))
     assert answer.code == 1
     assert "add --yes" in answer.err
     assert waiting(done, queue_name) == 1
