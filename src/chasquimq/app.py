@@ -19,6 +19,7 @@ from chasquimq.queue import Queue
 from chasquimq.sync_queue import SyncQueue
 from chasquimq.task import Task
 from chasquimq.wire.keys import validate_queue_name
+from chasquimq.wire.retry import RetryOverride
 from chasquimq.worker import Worker
 
 P = ParamSpec("P")
@@ -74,6 +75,11 @@ class Chasqui:
         return MappingProxyType(self._tasks)
 
     @property
+    def retry_by_name(self) -> Mapping[str, RetryOverride]:
+        """What tasks say about retries, by their name; those that say nothing are left out."""
+        return {name: task.retry for name, task in self._tasks.items() if task.retry is not None}
+
+    @property
     def has_fallback(self) -> bool:
         """Whether jobs of any name can be run."""
         return self._fallback is not None
@@ -115,8 +121,8 @@ class Chasqui:
         """Make a function a task: `@app.task`, `@app.task("name")` or `@app.task(attempts=3)`.
 
         The job's name is the function's, unless `name` says otherwise; `queue` is where its jobs
-        go, if not to the app's. `attempts` and `backoff` are what `add` uses if it is told nothing
-        else. `timeout`, in seconds, ends a run of a coroutine function; that is a failure like any
+        go, if not to the app's. `attempts` and `backoff` hold for every job of this name that brings
+        none of its own, however it was added. `timeout`, in seconds, ends a run of a coroutine function; that is a failure like any
         other. Raises `ValueError` for a name that is taken, `TypeError` for a function that
         cannot be given arguments by name.
         """
@@ -247,6 +253,8 @@ class _AppWorker(Worker):
 
     async def _work(self) -> None:
         async with self._life.lived():
+            # Not before: a task may be registered after its worker was made.
+            self._retry_by_name = self._app.retry_by_name
             self._threads = Threads(self._config.concurrency, name=f"job-{self.name}")
             try:
                 await super()._work()

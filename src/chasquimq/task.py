@@ -71,7 +71,8 @@ class Task(Generic[CallP, AddP, R_co]):
         self._function = function
         self._is_async = is_async(function)
         self._queues = queues
-        retry_of(attempts, backoff)  # a mistake is told here, not by the first `add`
+        self.retry = retry_of(attempts, backoff)
+        """For its jobs that bring nothing of their own, however they were added."""
         self._defaults: dict[str, Any] = {"attempts": attempts, "backoff": backoff}
         functools.update_wrapper(self, function)
 

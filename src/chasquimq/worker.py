@@ -11,6 +11,7 @@ from chasquimq.broker.options import ConnectionOptions, CredentialProvider
 from chasquimq.broker.url import parse_url
 from chasquimq.config import ConsumerConfig, RateLimitScope, RetryConfig, SchedulerConfig, ttl_secs
 from chasquimq.engine import signals
+from chasquimq.engine.admission import NO_NAMES
 from chasquimq.engine.crew import Crew
 from chasquimq.engine.intake import MakeIntake, intake
 from chasquimq.engine.scribe import Scribe
@@ -133,6 +134,7 @@ class Worker:
         self._decided = asyncio.Event()
         self._listeners = Listeners(EVENTS.__contains__, ", ".join(EVENTS))
         self._make_intake: MakeIntake = intake
+        self._retry_by_name = NO_NAMES
 
     def __repr__(self) -> str:
         """Show live state."""
@@ -318,6 +320,7 @@ class Worker:
             options=self._options,
             tell=self._tell,
             make_intake=self._make_intake,
+            retry_by_name=self._retry_by_name,
         )
         if self._is_paused:
             crew.pause()

@@ -154,6 +154,20 @@ async def test_the_options_of_a_call_win_over_those_of_the_task(app, work):
     assert sorted(runs) == ["as the call says"] * 3 + ["as the task says"] * 2
 
 
+async def test_what_a_task_says_of_retries_holds_for_jobs_added_by_name_too(app, work):
+    runs = []
+
+    @app.task(attempts=2, backoff=1)
+    async def fail(how):
+        runs.append(how)
+        raise ValueError(how)
+
+    await app.queue().add("fail", {"how": "as the task says"})
+    await app.queue().add("fail", {"how": "as the job says"}, attempts=3)
+    await work()
+    assert sorted(runs) == ["as the job says"] * 3 + ["as the task says"] * 2
+
+
 async def test_every_option_of_add_can_be_given_for_a_call(app):
     @app.task
     async def remind(data): ...

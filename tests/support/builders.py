@@ -55,4 +55,4 @@ def a_run(
 ) -> Run:
     """A delivery that was admitted, as run number `attempt`."""
     envelope = an_envelope(data, id=id, attempt=attempt - 1, retry=retry)
-    return Run(a_delivery(envelope, name=name), envelope, attempt)
+    return Run(a_delivery(envelope, name=name), envelope, attempt, envelope.retry)

@@ -1,10 +1,16 @@
 """Pure: what of a delivery may be run, as which attempt, and what must be set aside unrun."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from chasquimq.broker.stream import Delivery
 from chasquimq.errors import DecodeError, DlqReason
 from chasquimq.wire.envelope import Envelope, decode
+from chasquimq.wire.retry import RetryOverride
+
+NO_NAMES: Mapping[str, RetryOverride] = MappingProxyType({})
+"""No name says anything about the retries of its jobs."""
 
 NO_FIELDS = "fields not an array"
 NO_PAYLOAD = "missing or non-bytes payload field"
@@ -13,17 +19,21 @@ NO_PAYLOAD = "missing or non-bytes payload field"
 class Run:
     """A delivery that will be run: its envelope, and the number of the run, from 1.
 
+    `retry` is what the job says about its retries, completed by what its name says.
     `is_discarded` is set while it runs, by a handler that wants no other run after this one.
     """
 
-    __slots__ = ("attempt", "delivery", "envelope", "is_discarded", "name")
+    __slots__ = ("attempt", "delivery", "envelope", "is_discarded", "name", "retry")
 
-    def __init__(self, delivery: Delivery, envelope: Envelope, attempt: int) -> None:
+    def __init__(
+        self, delivery: Delivery, envelope: Envelope, attempt: int, retry: RetryOverride | None
+    ) -> None:
         """Made by `admit`."""
         self.delivery = delivery
         self.envelope = envelope
         self.name = delivery.name
         self.attempt = attempt
+        self.retry = retry
         self.is_discarded = False
 
     def __repr__(self) -> str:
@@ -44,7 +54,13 @@ class Unfit:
     attempts: int = 0
 
 
-def admit(delivery: Delivery, *, max_payload_bytes: int, max_attempts: int) -> Run | Unfit:
+def admit(
+    delivery: Delivery,
+    *,
+    max_payload_bytes: int,
+    max_attempts: int,
+    retry_by_name: Mapping[str, RetryOverride],
+) -> Run | Unfit:
     """Decide whether a delivery is run.
 
     Runs already made are those the envelope counts (they ended in a retry, which wrote a new entry)
@@ -63,7 +79,10 @@ def admit(delivery: Delivery, *, max_payload_bytes: int, max_attempts: int) -> R
     except DecodeError as error:
         return Unfit(delivery, DlqReason.DECODE_FAILED, error=error.message)
     prior = envelope.attempt + delivery.deliveries
-    allowed = budget(envelope, max_attempts)
+    retry = envelope.retry
+    if retry_by_name:
+        retry = _completed(retry, retry_by_name.get(delivery.name))
+    allowed = budget(retry, max_attempts)
     if prior >= allowed:
         silent = "the worker died or went silent during the last run"
         return Unfit(
@@ -74,12 +93,19 @@ def admit(delivery: Delivery, *, max_payload_bytes: int, max_attempts: int) -> R
             name=delivery.name,
             attempts=prior,
         )
-    return Run(delivery, envelope, prior + 1)
+    return Run(delivery, envelope, prior + 1, retry)
 
 
-def budget(envelope: Envelope, max_attempts: int) -> int:
+def budget(retry: RetryOverride | None, max_attempts: int) -> int:
     """How many runs a job may have in all: its own number, else the worker's."""
-    retry = envelope.retry
     if retry is None or retry.max_attempts is None:
         return max_attempts
     return retry.max_attempts
+
+
+def _completed(own: RetryOverride | None, named: RetryOverride | None) -> RetryOverride | None:
+    """What a job says, and for what it leaves open, what its name says."""
+    if own is None or named is None:
+        return own or named
+    attempts = named.max_attempts if own.max_attempts is None else own.max_attempts
+    return RetryOverride(attempts, own.backoff or named.backoff)

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -18,6 +18,7 @@ from chasquimq.broker.url import Target
 from chasquimq.clock import SYSTEM_CLOCK, Clock
 from chasquimq.config import ConsumerConfig
 from chasquimq.engine.acker import Acker
+from chasquimq.engine.admission import NO_NAMES
 from chasquimq.engine.executor import Executor, Handler
 from chasquimq.engine.gate import Gate, Tell, tell_nobody
 from chasquimq.engine.intake import MakeIntake, intake
@@ -34,6 +35,7 @@ from chasquimq.engine.teller import Teller
 from chasquimq.errors import ChasquiError
 from chasquimq.metrics import NO_METRICS
 from chasquimq.wire.keys import QueueKeys
+from chasquimq.wire.retry import RetryOverride
 
 log = logging.getLogger("chasquimq.engine")
 
@@ -63,11 +65,13 @@ class Crew:
         chance: random.Random | None = None,
         tell: Tell = tell_nobody,
         make_intake: MakeIntake = intake,
+        retry_by_name: Mapping[str, RetryOverride] = NO_NAMES,
     ) -> None:
         """Build the roles; nothing is connected before `run`. Needs a running event loop.
 
         `tell` is told of what listeners may want to know: an event's name, then its arguments.
-        `make_intake` says how entries are taken.
+        `make_intake` says how entries are taken, `retry_by_name` what the jobs of a name use where
+        they bring nothing of their own.
         """
         options = options or ConnectionOptions()
         keys = QueueKeys(config.queue_name)
@@ -99,7 +103,7 @@ class Crew:
             on_start=self._teller.active,
             on_outcome=settlement.settle,
         )
-        self._reader = self._made_reader(settlement, make_intake)
+        self._reader = self._made_reader(settlement, make_intake, retry_by_name)
         self._promoter = PromoterRole(self._main.sibling(), config.promoter())
         self._leaders: list[PromoterRole | SchedulerRole] = []
         if config.delayed_enabled:
@@ -140,7 +144,12 @@ class Crew:
             chance=chance,
         )
 
-    def _made_reader(self, settlement: Settlement, make_intake: MakeIntake) -> Reader:
+    def _made_reader(
+        self,
+        settlement: Settlement,
+        make_intake: MakeIntake,
+        retry_by_name: Mapping[str, RetryOverride],
+    ) -> Reader:
         return Reader(
             self._main.sibling(),
             self._keys,
@@ -153,6 +162,7 @@ class Crew:
             on_unfit=settlement.set_aside,
             on_drained=lambda: self._tell("drained"),
             make_intake=make_intake,
+            retry_by_name=retry_by_name,
         )
 
     def _scheduler(self) -> SchedulerRole:

@@ -65,7 +65,7 @@ def after_failure(
         return Bury(failure.dlq_reason)
     if run.is_discarded:
         return Bury(DlqReason.UNRECOVERABLE)
-    if run.attempt >= budget(run.envelope, max_attempts):
+    if run.attempt >= budget(run.retry, max_attempts):
         return Bury(DlqReason.RETRIES_EXHAUSTED)
-    override = run.envelope.retry.backoff if run.envelope.retry else None
+    override = run.retry.backoff if run.retry else None
     return Retry(backoff_ms(run.attempt, curve, override, chance), run.attempt + 1)

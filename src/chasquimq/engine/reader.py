@@ -7,7 +7,7 @@ another could be running, and one with fast handlers never waits for the server.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from chasquimq.broker import pause, stream
 from chasquimq.broker.call import Call
@@ -16,7 +16,7 @@ from chasquimq.broker.limits import Taken
 from chasquimq.broker.stream import Delivery
 from chasquimq.clock import Clock
 from chasquimq.config import ConsumerConfig
-from chasquimq.engine.admission import Run, Unfit, admit
+from chasquimq.engine.admission import NO_NAMES, Run, Unfit, admit
 from chasquimq.engine.executor import Executor
 from chasquimq.engine.gate import Gate
 from chasquimq.engine.intake import MakeIntake, intake
@@ -26,6 +26,7 @@ from chasquimq.engine.teller import Teller
 from chasquimq.errors import ConfigError, ServerReplyError
 from chasquimq.metrics import ReaderBatch, report
 from chasquimq.wire.keys import QueueKeys
+from chasquimq.wire.retry import RetryOverride
 
 log = logging.getLogger("chasquimq.engine")
 
@@ -57,6 +58,7 @@ class Reader(Role):
         on_unfit: Callable[[Unfit], None],
         on_drained: Callable[[], None] = lambda: None,
         make_intake: MakeIntake = intake,
+        retry_by_name: Mapping[str, RetryOverride] = NO_NAMES,
     ) -> None:
         """`connection` is the reader's own: it blocks on it."""
         self.connection = connection
@@ -69,6 +71,7 @@ class Reader(Role):
         self._clock = clock
         self._on_unfit = on_unfit
         self._on_drained = on_drained
+        self._retry_by_name = retry_by_name
         self._intake = make_intake(connection, keys, config, clock, leases.__len__)
         self._reconnects = 0
         self._had_entries = False
@@ -293,6 +296,7 @@ class Reader(Role):
                 delivery,
                 max_payload_bytes=config.max_payload_bytes,
                 max_attempts=config.max_attempts,
+                retry_by_name=self._retry_by_name,
             )
             if isinstance(fit, Run):
                 self._executor.submit(fit)

@@ -101,7 +101,7 @@ class Traces:
             job_id=envelope.id,
             name=run.name,
             attempt=run.attempt,
-            is_last=run.attempt >= budget(envelope, config.max_attempts),
+            is_last=run.attempt >= budget(run.retry, config.max_attempts),
             size=len(envelope.packed_data),
             is_discarded=lambda: run.is_discarded,
         )

@@ -12,7 +12,7 @@ from chasquimq.broker.stream import Completion, Delivery, Telling
 from chasquimq.clock import SYSTEM_CLOCK
 from chasquimq.config import ConsumerConfig
 from chasquimq.engine.acker import result_keeping
-from chasquimq.engine.admission import Run, Unfit, admit
+from chasquimq.engine.admission import NO_NAMES, Run, Unfit, admit
 from chasquimq.engine.disposition import Outcome
 from chasquimq.engine.leases import Leases
 from chasquimq.engine.reader import other_group
@@ -178,6 +178,7 @@ class Hand:
                 each,
                 max_payload_bytes=self._config.max_payload_bytes,
                 max_attempts=self._config.max_attempts,
+                retry_by_name=NO_NAMES,
             )
             if isinstance(fit, Unfit):
                 self._settlement.set_aside(fit)

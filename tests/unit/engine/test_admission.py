@@ -1,14 +1,20 @@
 import pytest
 
-from chasquimq.engine.admission import NO_FIELDS, NO_PAYLOAD, Run, Unfit, admit, budget
+from chasquimq.engine.admission import NO_FIELDS, NO_NAMES, NO_PAYLOAD, Run, Unfit, admit, budget
 from chasquimq.errors import DlqReason
 from chasquimq.wire.codec import pack, unpack
 from chasquimq.wire.envelope import encode
+from chasquimq.wire.retry import BackoffSpec
 from tests.support.builders import a_delivery, a_raw_delivery, an_envelope, an_override
 
 
-def admitted(delivery, *, max_payload_bytes=1_000, max_attempts=3):
-    return admit(delivery, max_payload_bytes=max_payload_bytes, max_attempts=max_attempts)
+def admitted(delivery, *, max_payload_bytes=1_000, max_attempts=3, retry_by_name=NO_NAMES):
+    return admit(
+        delivery,
+        max_payload_bytes=max_payload_bytes,
+        max_attempts=max_attempts,
+        retry_by_name=retry_by_name,
+    )
 
 
 def test_a_fresh_job_is_run_number_one():
@@ -62,7 +68,7 @@ def test_with_a_budget_of_nothing_no_job_is_run():
     [(None, 3), (an_override(), 3), (an_override(1), 1), (an_override(9), 9), (an_override(0), 0)],
 )
 def test_a_jobs_own_budget_goes_before_the_workers(override, expected):
-    assert budget(an_envelope(retry=override), 3) == expected
+    assert budget(override, 3) == expected
 
 
 def test_a_jobs_own_budget_decides_whether_it_is_run():
@@ -70,6 +76,29 @@ def test_a_jobs_own_budget_decides_whether_it_is_run():
     assert isinstance(admitted(a_delivery(an_envelope(attempt=4, retry=patient))), Run)
     assert isinstance(admitted(a_delivery(an_envelope(attempt=5, retry=patient))), Unfit)
     assert isinstance(admitted(a_delivery(an_envelope(attempt=1, retry=hasty))), Unfit)
+
+
+def test_what_a_job_leaves_open_its_name_says():
+    name, own = BackoffSpec.fixed(7), BackoffSpec.fixed(9)
+    by_name = {"mail": an_override(2, name)}
+
+    def retry_of(override, job_name="mail"):
+        delivery = a_delivery(an_envelope(retry=override), name=job_name)
+        return admitted(delivery, retry_by_name=by_name).retry
+
+    assert retry_of(None) == an_override(2, name)
+    assert retry_of(an_override(5)) == an_override(5, name)
+    assert retry_of(an_override(None, own)) == an_override(2, own)
+    assert retry_of(an_override(5, own)) == an_override(5, own)
+    assert retry_of(None, "other") is None
+    assert retry_of(an_override(5), "other") == an_override(5)
+
+
+def test_the_budget_of_a_name_decides_whether_its_job_is_run():
+    by_name = {"mail": an_override(1)}
+    tried = a_delivery(an_envelope(attempt=1), name="mail")
+    assert isinstance(admitted(tried), Run)
+    assert isinstance(admitted(tried, retry_by_name=by_name), Unfit)
 
 
 def test_an_entry_as_large_as_allowed_is_run_and_one_byte_more_is_not():
