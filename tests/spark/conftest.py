@@ -11,11 +11,17 @@ from tests.support.story import work
 
 
 @pytest.fixture(scope="session")
-def spark():
-    """The session; skips, and says why, where there is no Java."""
+def spark(tmp_path_factory, worker_id):
+    """The session; skips, and says why, where there is no Java.
+
+    All processes of a run have one between them: that the tests are kept together is seen to by a
+    plugin, and a Java for each process would go unnoticed but for the time it takes.
+    """
     reason = why_no_java()
     if reason is not None:
         pytest.skip(reason)
+    if worker_id != "master":
+        (tmp_path_factory.getbasetemp().parent / "spark-session").touch(exist_ok=False)
     started = session("tests", SMALL)
     yield started
     started.stop()
