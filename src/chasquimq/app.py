@@ -121,10 +121,10 @@ class Chasqui:
         """Make a function a task: `@app.task`, `@app.task("name")` or `@app.task(attempts=3)`.
 
         The job's name is the function's, unless `name` says otherwise; `queue` is where its jobs
-        go, if not to the app's. `attempts` and `backoff` hold for every job of this name that brings
-        none of its own, however it was added. `timeout`, in seconds, ends a run of a coroutine function; that is a failure like any
-        other. Raises `ValueError` for a name that is taken, `TypeError` for a function that
-        cannot be given arguments by name.
+        go, if not to the app's. `attempts` and `backoff` hold for every job of this name that
+        brings none of its own, however it was added. `timeout`, in seconds, ends a run of a
+        coroutine function; that is a failure like any other. Raises `ValueError` for a name that
+        is taken, `TypeError` for a function that cannot be given arguments by name.
         """
         if queue is not None:
             validate_queue_name(queue)
