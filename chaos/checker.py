@@ -116,6 +116,15 @@ def withdrawn_is_not_run(past: Past) -> Iterator[Breach]:
                 yield Breach("withdrawn", job.job_id, f"{run.began.run} began after it was gone")
 
 
+def refused_is_not_run(past: Past) -> Iterator[Breach]:
+    """What a full queue has refused for certain never runs."""
+    refused = {each.call for each in past.refused if each.is_certain}
+    for job in past.jobs.values():
+        for run in job.runs:
+            if run.began.call in refused:
+                yield Breach("refused", job.job_id, f"{run.began.run} is of a refused call")
+
+
 def calls_add_once(past: Past) -> Iterator[Breach]:
     """One call of `add` makes one job; of the calls for one id, one is run."""
     ids = defaultdict(set)
@@ -193,6 +202,7 @@ RULES: dict[str, Rule] = {
     "budget": budgets_are_kept,
     "early": nothing_is_early,
     "withdrawn": withdrawn_is_not_run,
+    "refused": refused_is_not_run,
     "unique": calls_add_once,
     "result": results_are_readable,
     "windows": windows_fire_by_policy,
@@ -206,10 +216,10 @@ def _is_excused(past: Past, earlier: Run, later: Run) -> bool:
     died_us = past.died_us.get(earlier.began.who)
     if died_us is not None and died_us <= later.began.us:
         return True
-    if any(earlier.began.us <= each.us <= later.began.us for each in past.forgotten):
-        return True
     # From a lease before the run: what was read then may have begun late.
     since_us, until_us = earlier.began.us - past.lease_us, later.began.us
+    if any(since_us <= each.us <= until_us for each in past.forgotten):
+        return True
     return any(
         cut.until_us - cut.us >= past.lease_us // _EXCUSED_PART
         and cut.us <= until_us
@@ -220,8 +230,8 @@ def _is_excused(past: Past, earlier: Run, later: Run) -> bool:
 
 def _forgotten_runs(past: Past, job: JobPast) -> int:
     """How many runs the server cannot know of: it forgot them while the job was under way."""
-    first, last = job.runs[0].began.us, job.runs[-1].began.us
-    times = [each for each in past.forgotten if first <= each.us <= last]
+    since_us, until_us = job.runs[0].began.us - past.lease_us, job.runs[-1].began.us
+    times = [each for each in past.forgotten if since_us <= each.us <= until_us]
     return len(job.runs) if times else 0
 
 

@@ -19,6 +19,12 @@ from chaos.process import Orders
 _END_SECS = 30
 # Minutes, both ways; most clocks are right.
 _SKEWS_MS = (0, 0, 0, 0, -180_000, -40_000, 60_000, 240_000)
+# What producers do when the queue is full, which it is after every outage.
+_LIMITS: tuple[dict[str, object], ...] = (
+    {},
+    {"max_stream_len": 300, "overflow": "reject"},
+    {"max_stream_len": 300, "overflow": "wait", "overflow_timeout_ms": 3_000},
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +177,8 @@ class Fleet:
 
 def _cast(options: Options) -> Iterator[Part]:
     for number in range(1, options.producers + 1):
-        yield Part(f"producer-{number}", "chaos.producer", {"rate": options.rate})
+        limit = _LIMITS[number % len(_LIMITS)]
+        yield Part(f"producer-{number}", "chaos.producer", {"rate": options.rate, **limit})
     for number in range(1, options.workers + 1):
         yield Part(f"worker-{number}", "chaos.worker", _worker(number))
     for leads in ("promoter", "scheduler"):

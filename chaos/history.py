@@ -46,11 +46,12 @@ class Added:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """An add ended with an error: the job may be there or not."""
+    """An add ended with an error: the job may be there or not, unless that `is_certain`."""
 
     us: int
     call: str
     error: str
+    is_certain: bool = False
 
 
 @dataclass(frozen=True, slots=True)

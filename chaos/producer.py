@@ -10,7 +10,7 @@ from chaos.clocks import now_ms, now_us
 from chaos.history import Added, Asked, Refused, Withdrawn
 from chaos.process import Life, Orders
 from chaos.workload import Wanted, wanted
-from chasquimq import BackoffSpec, ChasquiError, Job, Queue
+from chasquimq import BackoffSpec, ChasquiError, Job, Queue, QueueFullError
 
 # Calls that wait for an answer at the same time, at most: a server that is away must not make the
 # producer's memory grow.
@@ -27,9 +27,10 @@ class Producer:
         self._who = orders.who
         self._life = Life(orders)
         self._life.obey(lambda _: None)
-        self._queue = Queue(orders.queue, redis_url=orders.url)
+        settings = dict(orders.settings or {})
+        self._rate: float = settings.pop("rate")
+        self._queue = Queue(orders.queue, redis_url=orders.url, **settings)
         self._chance = random.Random(orders.seed)
-        self._rate: float = (orders.settings or {})["rate"]
         self._stop = asyncio.Event()
         self._room = asyncio.Semaphore(_PATIENCE)
         self._calls = 0
@@ -62,7 +63,8 @@ class Producer:
             try:
                 job = await self._queue.add(**arguments)
             except ChasquiError as error:
-                self._life.scroll.write(Refused(now_us(), call, repr(error)[:200]))
+                is_full = isinstance(error, QueueFullError)
+                self._life.scroll.write(Refused(now_us(), call, repr(error)[:200], is_full))
                 return
             self._added(call, job)
         finally:

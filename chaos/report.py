@@ -21,6 +21,7 @@ class Figures:
     asked: int
     acknowledged: int
     deduplicated: int
+    refused: int
     unanswered: int
     runs: int
     redelivered: int
@@ -47,7 +48,8 @@ def figures(past: Past, breaches: list[Breach]) -> Figures:
         asked=len(past.asked),
         acknowledged=sum(not each.is_taken for each in added),
         deduplicated=sum(each.is_taken for each in added),
-        unanswered=len(past.asked) - len(added),
+        refused=sum(each.is_certain for each in past.refused),
+        unanswered=len(past.asked) - len(added) - sum(each.is_certain for each in past.refused),
         runs=sum(len(job.runs) for job in jobs),
         redelivered=sum(max(0, len(job.runs) - 1) for job in jobs),
         completed=places["completed"],

@@ -8,13 +8,16 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from tests.support.eventually import eventually_sync
 from tests.support.proxy import Proxy
 from tests.support.servers import Server, ServerBinary, known_servers
 from tests.support.topologies import Cluster, Sentinel
 
 # What is acknowledged is on disk: a server that is killed must not be what loses a job.
-DURABLE = ("--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction")
+DURABLE = ("--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction",
+           "--repl-diskless-sync-delay", "0")  # fmt: skip
 SERVICE = "chaos"
+_SETTLE_SECS = 60
 
 
 class Stage(ABC):
@@ -96,7 +99,8 @@ class Watched(Stage):
         second = Server(binary, (*DURABLE, "--replicaof", f"127.0.0.1 {first.port}"))
         self.servers = [first, second]
         self.sentinel = Sentinel(binary, first, SERVICE)
-        self.url = f"redis-sentinel://127.0.0.1:{self.sentinel.port}/{SERVICE}"
+        self.until_in_step()
+        self.url = f"redis+sentinel://127.0.0.1:{self.sentinel.port}/{SERVICE}"
 
     def url_of(self, name: str) -> str:  # noqa: ARG002
         """By asking the sentinel."""
@@ -113,6 +117,16 @@ class Watched(Stage):
         primary = self.primary()
         [replica] = [server for server in self.servers if server is not primary]
         return replica
+
+    def until_in_step(self) -> None:
+        """Return when the replica follows the primary, with all it has."""
+        eventually_sync(self._is_in_step, _SETTLE_SECS)
+
+    def _is_in_step(self) -> bool:
+        with suppress(redis.RedisError):
+            facts = self.replica().client().info("replication")
+            return (facts["role"], facts["master_link_status"]) == ("slave", "up")
+        return False
 
     def close(self) -> None:
         """End all three."""
@@ -140,10 +154,21 @@ class Spread(Stage):
         """The node that has the queue's slot."""
         return self.cluster.owner(self._slot_key)
 
+    def is_up(self) -> bool:
+        """Whether the nodes believe one another to be there: until then they refuse everything."""
+        with suppress(redis.RedisError, ValueError):
+            return super().is_up() and all(map(_is_sound, self.cluster.nodes))
+        return False
+
     def close(self) -> None:
         """End the nodes."""
         super().close()
         self.cluster.close()
+
+
+def _is_sound(node: Server) -> bool:
+    facts: Any = node.client().execute_command("CLUSTER", "INFO")  # type: ignore[no-untyped-call]
+    return "ok" in str(facts).partition("cluster_state")[2][:10]
 
 
 def build(topology: str, server: str, slot_key: bytes) -> Stage:

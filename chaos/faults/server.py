@@ -15,8 +15,8 @@ _LEASE_S = LEASE_MS / 1_000
 def kill_and_restart(scene: Scene, chance: random.Random) -> str:
     """SIGKILL, and another start from the append-only file."""
     seconds = chance.uniform(0, 1.5 * _LEASE_S)
-    server = scene.stage.primary()
     with scene.server_lock, scene.cutting(EVERYBODY, "server killed"):
+        server = scene.stage.primary()
         server.kill()
         scene.last(seconds)
         server.restart()
@@ -26,8 +26,8 @@ def kill_and_restart(scene: Scene, chance: random.Random) -> str:
 def freeze(scene: Scene, chance: random.Random) -> str:
     """SIGSTOP: connections stay open, and nothing answers."""
     seconds = chance.uniform(0.2, 1.5 * _LEASE_S)
-    server = scene.stage.primary()
     with scene.server_lock, scene.cutting(EVERYBODY, "server frozen"):
+        server = scene.stage.primary()
         server.pause()
         scene.last(seconds)
         server.resume()

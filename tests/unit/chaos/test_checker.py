@@ -17,6 +17,7 @@ from chaos.history import (
     Poisoned,
     Quiet,
     Recurs,
+    Refused,
     SetAside,
     Stage,
     Started,
@@ -209,7 +210,8 @@ def test_a_worker_that_died_after_a_success_may_not_have_said_so():
 
 def test_a_group_that_was_destroyed_under_a_run_makes_it_run_again():
     assert breaches(*twice_ok(Forgotten(15 * MS, "group destroyed"))) == []
-    assert breaches(*twice_ok(Forgotten(5 * MS, "group destroyed"))) == [("doubled", "j")]
+    long_before = Forgotten(-LEASE_MS * MS, "group destroyed")
+    assert breaches(*twice_ok(long_before)) == [("doubled", "j")]
 
 
 def test_a_server_without_memory_excuses_no_second_run():
@@ -257,6 +259,14 @@ def test_a_job_that_begins_after_it_was_withdrawn_is_seen():
 def test_a_job_that_failed_before_it_was_withdrawn_breaks_nothing():
     gone = Withdrawn(50 * MS, "j", is_gone=True)
     assert breaches(*added(), *ran(how="failed"), gone) == []
+
+
+def test_a_call_that_was_refused_for_certain_and_ran_is_seen():
+    asked = Asked(0, 0, "p/1", "quick", 3)
+    ended = [*ran(), completed()]
+    full = Refused(5 * MS, "p/1", "QueueFullError", is_certain=True)
+    assert breaches(asked, full, *ended) == [("refused", "j")]
+    assert breaches(asked, Refused(5 * MS, "p/1", "OutcomeUnknownError"), *ended) == []
 
 
 # Unique
