@@ -3,7 +3,7 @@
 import random
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import redis
 
@@ -32,17 +32,18 @@ class Nemesis:
         chance = random.Random(self._seed)
         weights = [fault.weight for fault in self._faults]
         deadline = time.monotonic() + seconds
-        number = 0
+        played: list[Future[None]] = []
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             while time.monotonic() < deadline:
                 time.sleep(chance.uniform(*_GAP_S))
                 [fault] = chance.choices(self._faults, weights)
-                number += 1
                 while not self._free.acquire(timeout=0.5):
                     self._scene.fleet.mend(self._scene.scroll)
-                pool.submit(self._play, fault, f"{self._seed}:{number}")
+                played.append(pool.submit(self._play, fault, f"{self._seed}:{len(played)}"))
                 self._scene.fleet.mend(self._scene.scroll)
             self._scene.over.set()
+        for each in played:
+            each.result()  # a fault that is wrong itself proves nothing: it ends the run
 
     def _play(self, fault: Fault, seed: str) -> None:
         began = now_us()

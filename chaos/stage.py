@@ -123,9 +123,18 @@ class Watched(Stage):
         eventually_sync(self._is_in_step, _SETTLE_SECS)
 
     def _is_in_step(self) -> bool:
-        with suppress(redis.RedisError):
-            facts = self.replica().client().info("replication")
-            return (facts["role"], facts["master_link_status"]) == ("slave", "up")
+        """Whether each of the two says that it plays its part, and with whom."""
+        with suppress(redis.RedisError, ValueError, KeyError):
+            primary, replica = self.primary(), self.replica()
+            leads = primary.client().info("replication")
+            follows = replica.client().info("replication")
+            follower = leads.get("slave0", {})
+            return (
+                (leads["role"], follows["role"]) == ("master", "slave")
+                and (follower.get("port"), follower.get("state")) == (replica.port, "online")
+                and follows["master_port"] == primary.port
+                and follows["master_link_status"] == "up"
+            )
         return False
 
     def close(self) -> None:
