@@ -39,7 +39,7 @@ def check(past: Past) -> list[Breach]:
 def nothing_is_lost(past: Past) -> Iterator[Breach]:
     """Every acknowledged job completed, is a dead letter, was withdrawn, or is still there."""
     for job in past.jobs.values():
-        if not job.is_acknowledged or job.found or job.is_withdrawn:
+        if not job.is_acknowledged or job.found or job.may_be_withdrawn:
             continue
         # A server without memory keeps the acknowledgement, and may lose the outcome.
         if any(run.is_ok for run in job.runs) and _was_starved(past, job):
@@ -236,13 +236,18 @@ def _forgotten_runs(past: Past, job: JobPast) -> int:
 
 
 def _was_forgotten(past: Past, job: JobPast) -> bool:
-    """Whether something of the job was told to a primary that died right after."""
-    instants = [each.us for each in job.added] + [each.us for each in job.withdrawn]
-    instants += [run.began.us for run in job.runs] + [run.until_us for run in job.runs]
+    """Whether something of the job was told to a primary that died with it.
+
+    An answer may be written down long after the server gave it: what counts is when it was asked.
+    And a run is settled some time after it has ended.
+    """
+    told = [(past.asked[each.call].us, each.us) for each in job.added if each.call in past.asked]
+    told += [(each.us - past.lease_us, each.us) for each in job.withdrawn]
+    told += [(run.began.us, run.until_us + past.lease_us) for run in job.runs]
     return any(
-        loss.since_us <= instant <= loss.us + past.lease_us
+        since_us <= loss.us and until_us >= loss.since_us
         for loss in past.losses()
-        for instant in instants
+        for since_us, until_us in told
     )
 
 

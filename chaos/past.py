@@ -63,6 +63,11 @@ class JobPast:
         """Whether somebody was told that it is gone."""
         return any(each.is_gone for each in self.withdrawn)
 
+    @property
+    def may_be_withdrawn(self) -> bool:
+        """Whether somebody was told so, or asked for it and was told nothing."""
+        return any(each.is_gone is not False for each in self.withdrawn)
+
     def places(self) -> list[str]:
         """Where it was found."""
         return [each.place for each in self.found]

@@ -58,7 +58,9 @@ def figures(past: Past, breaches: list[Breach]) -> Figures:
         set_aside=past.set_aside,
         fired=sum("@" in job.job_id for job in jobs),
         deaths=len(past.died_us),
-        at_risk=sum(not job.is_withdrawn and not any(r.is_ok for r in job.runs) for job in nowhere)
+        at_risk=sum(
+            not job.may_be_withdrawn and not any(r.is_ok for r in job.runs) for job in nowhere
+        )
         - rules["lost"],
         lost=rules["lost"],
         doubled=sum(sum(run.is_ok for run in job.runs) > 1 for job in jobs),

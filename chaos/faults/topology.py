@@ -10,12 +10,10 @@ from chaos.history import EVERYBODY, Forgotten
 from chaos.scene import Scene
 from chaos.stage import Spread, Watched
 from tests.support.eventually import eventually_sync
+from tests.support.servers import Server
 
 _SETTLE_SECS = 60
-# Longer than any failover takes: a pause that ends before it would lose what comes after.
-_PAUSE_MS = 120_000
-# What the replica may be behind of: it acknowledges once a second.
-_LAG_US = 2_000_000
+_MORE_THAN_THERE_ARE = 9
 
 
 def fail_over(scene: Scene, chance: random.Random) -> str:  # noqa: ARG001
@@ -25,11 +23,11 @@ def fail_over(scene: Scene, chance: random.Random) -> str:  # noqa: ARG001
     with scene.server_lock, scene.cutting(EVERYBODY, "failover"):
         primary, replica = stage.primary(), stage.replica()
         client, began = primary.client(), now_us()
-        # No write is acknowledged from here on, and the replica gets those that were.
-        client.client_pause(_PAUSE_MS, all=False)
+        # No write is acknowledged from here on, and the replica gets those that were. Not by
+        # CLIENT PAUSE: that makes the sentinel's own connection wait, and the primary look dead.
+        client.config_set("min-replicas-to-write", _MORE_THAN_THERE_ARE)
         try:
-            told = _offset(client)
-            eventually_sync(lambda: _offset(replica.client()) >= told, _SETTLE_SECS)
+            _catch_up(primary, replica)
             stage.sentinel.fail_over()
             stage.until_in_step()
         except AssertionError:
@@ -37,18 +35,23 @@ def fail_over(scene: Scene, chance: random.Random) -> str:  # noqa: ARG001
             scene.scroll.write(Forgotten(now_us(), "failover in limbo", since_us=began))
             raise
         finally:
-            client.client_unpause()
+            client.config_set("min-replicas-to-write", 0)
     return f"to port {replica.port}"
 
 
 def crash_primary(scene: Scene, chance: random.Random) -> str:  # noqa: ARG001
-    """SIGKILL to the primary: what its replica did not have is lost, and written down as such."""
+    """SIGKILL to the primary: what its replica did not have is lost, and written down as such.
+
+    Replication is asynchronous, and no queue can make more of it. What the replica is known to have
+    had is not excused.
+    """
     stage = scene.stage
     assert isinstance(stage, Watched)
     with scene.server_lock, scene.cutting(EVERYBODY, "primary killed"):
         primary, replica = stage.primary(), stage.replica()
-        now = now_us()
-        scene.scroll.write(Forgotten(now, "primary killed", since_us=now - _LAG_US))
+        since_us = now_us()
+        _catch_up(primary, replica)
+        scene.scroll.write(Forgotten(now_us(), "primary killed", since_us=since_us))
         primary.kill()
         eventually_sync(lambda: stage.primary() is replica and stage.is_up(), _SETTLE_SECS)
         primary.restart()
@@ -76,6 +79,12 @@ def _is_done(work: Callable[[], None]) -> bool:
     except redis.RedisError:
         return False
     return True
+
+
+def _catch_up(primary: Server, replica: Server) -> None:
+    """Return when the replica has everything that the primary had when this began."""
+    told = _offset(primary.client())
+    eventually_sync(lambda: _offset(replica.client()) >= told, _SETTLE_SECS)
 
 
 def _offset(client: redis.Redis) -> int:

@@ -97,9 +97,14 @@ def test_a_job_that_was_withdrawn_is_not_lost():
     assert breaches(*added(), Withdrawn(5 * MS, "j", is_gone=True)) == []
 
 
-@pytest.mark.parametrize("answer", [False, None])
-def test_a_withdrawal_that_was_not_granted_excuses_nothing(answer):
-    assert breaches(*added(), Withdrawn(5 * MS, "j", answer)) == [("lost", "j")]
+def test_a_withdrawal_that_was_not_granted_excuses_nothing():
+    assert breaches(*added(), Withdrawn(5 * MS, "j", is_gone=False)) == [("lost", "j")]
+
+
+def test_a_withdrawal_without_an_answer_may_have_been_granted_or_not():
+    unknown = Withdrawn(5 * MS, "j", is_gone=None)
+    assert breaches(*added(), unknown) == []
+    assert breaches(*added(), unknown, *ran(), completed()) == []
 
 
 def test_a_server_without_memory_may_lose_the_outcome_of_a_job_that_succeeded():
@@ -113,6 +118,9 @@ def test_what_a_primary_was_told_right_before_it_died_may_be_lost():
     loss = Forgotten(900 * MS, "primary killed", since_us=500 * MS)
     assert breaches(*added(at_ms=700), loss) == []
     assert breaches(*added(at_ms=100), loss) == [("lost", "j")]
+    assert breaches(*added(at_ms=901), loss) == [("lost", "j")]
+    late_answer = [Asked(400 * MS, 400, "p/1", "quick", 3), Added(990 * MS, "p/1", "j")]
+    assert breaches(*late_answer, loss) == []
 
 
 def test_a_group_that_was_destroyed_excuses_no_loss():
