@@ -133,11 +133,12 @@ class Starved:
 
 @dataclass(frozen=True, slots=True)
 class Broke:
-    """The nemesis did something."""
+    """The nemesis did something, or tried to and could not."""
 
     us: int
     fault: str
     detail: str = ""
+    is_done: bool = True
 
 
 @dataclass(frozen=True, slots=True)

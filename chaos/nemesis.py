@@ -46,12 +46,12 @@ class Nemesis:
             each.result()  # a fault that is wrong itself proves nothing: it ends the run
 
     def _play(self, fault: Fault, seed: str) -> None:
-        began = now_us()
+        began, is_done = now_us(), True
         try:
             detail = fault.play(self._scene, random.Random(seed))
         except (redis.RedisError, OSError, AssertionError) as error:
             # The server may be away because of another fault; what was begun is undone at the end.
-            detail = f"could not be played: {error!r}"
+            detail, is_done = f"{type(error).__name__}: {error}", False
         finally:
             self._free.release()
-        self._scene.scroll.write(Broke(began, fault.name, detail))
+        self._scene.scroll.write(Broke(began, fault.name, detail, is_done))

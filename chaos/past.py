@@ -160,7 +160,7 @@ def _note_weather(past: Past, record: Record) -> None:
             past.forgotten.append(record)
         case Starved():
             past.starved.append(record)
-        case Broke():
+        case Broke(is_done=True):
             past.broke.append(record)
         case Poisoned():
             past.poisoned += record.count

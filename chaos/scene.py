@@ -12,6 +12,8 @@ from chaos.history import Cut, Scroll
 from chaos.stage import Stage
 from chasquimq.wire.keys import QueueKeys
 
+_PATIENCE_S = 2.0
+
 
 @dataclass(frozen=True, slots=True)
 class Scene:
@@ -23,12 +25,25 @@ class Scene:
     scroll: Scroll
     over: threading.Event
     """Set when it is enough: lasting faults end at once."""
-    server_lock: threading.Lock = field(default_factory=threading.Lock)
-    """Held by what is done to the server: a server that is away cannot be told anything."""
+    _server: threading.Lock = field(default_factory=threading.Lock)
 
     def someone(self, chance: random.Random, *names: str) -> Actor:
         """One of the actors whose names begin so."""
         return chance.choice(self.fleet.of(*names))
+
+    @contextmanager
+    def server(self) -> Iterator[None]:
+        """Keep others from the server: one that is away, or changes places, cannot be told things.
+
+        Raises `TimeoutError` if it is not to be had soon: a fault that waits plays no other.
+        """
+        if not self._server.acquire(timeout=_PATIENCE_S):
+            message = "another fault keeps the server"
+            raise TimeoutError(message)
+        try:
+            yield
+        finally:
+            self._server.release()
 
     def last(self, seconds: float) -> None:
         """Let so much time pass, or less if the run is over."""

@@ -22,7 +22,7 @@ def reset(scene: Scene, chance: random.Random) -> str:
 def reset_everybody(scene: Scene, chance: random.Random) -> str:
     """The server drops all its clients, some times."""
     times = chance.randint(1, 5)
-    with scene.server_lock:
+    with scene.server():
         for _ in range(times):
             scene.stage.run("CLIENT", "KILL", "TYPE", "normal")
             scene.last(chance.uniform(0, 0.3))

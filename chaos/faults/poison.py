@@ -33,7 +33,7 @@ _SPECS = (b"", b"\xc1", b"\x91\xa1k", b"\x98" + b"\xa1k" * 8)
 def entry(scene: Scene, chance: random.Random) -> str:
     """An entry of the stream that is no job."""
     what, fields = chance.choice(_ENTRIES)
-    with scene.server_lock:
+    with scene.server():
         scene.stage.run("XADD", scene.keys.stream, "*", *fields)
         scene.scroll.write(Poisoned(now_us(), f"entry: {what}", 1))
     return what
@@ -44,7 +44,7 @@ def member(scene: Scene, chance: random.Random) -> str:
     what, raw = chance.choice(_MEMBERS)
     unlike = raw if what == "too short" else raw + chance.randbytes(6)
     due_ms = now_ms() + chance.randint(-1_000, 1_000)
-    with scene.server_lock:
+    with scene.server():
         added = scene.stage.run("ZADD", scene.keys.delayed, due_ms, unlike)
         scene.scroll.write(Poisoned(now_us(), f"member: {what}", int(added)))
     return what
@@ -53,7 +53,7 @@ def member(scene: Scene, chance: random.Random) -> str:
 def spec(scene: Scene, chance: random.Random) -> str:
     """A recurring job that cannot be read, due now."""
     key = BOGUS_SPEC + str(chance.randrange(5)).encode()
-    with scene.server_lock:
+    with scene.server():
         if chance.random() < 0.8:
             scene.stage.run("HSET", scene.keys.repeat_spec(key), "spec", chance.choice(_SPECS))
         scene.stage.run("ZADD", scene.keys.repeat, now_ms(), key)
@@ -67,7 +67,7 @@ def wrong_type(scene: Scene, chance: random.Random) -> str:
                          keys.events))  # fmt: skip
     seconds = chance.uniform(0.3, 3)
     kind = "SET" if key == keys.wake else "LPUSH"
-    with scene.server_lock:
+    with scene.server():
         scene.stage.run("DEL", key)
         scene.stage.run(kind, key, "not what you think")
         scene.last(seconds)

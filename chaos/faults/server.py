@@ -15,7 +15,7 @@ _LEASE_S = LEASE_MS / 1_000
 def kill_and_restart(scene: Scene, chance: random.Random) -> str:
     """SIGKILL, and another start from the append-only file."""
     seconds = chance.uniform(0, 1.5 * _LEASE_S)
-    with scene.server_lock, scene.cutting(EVERYBODY, "server killed"):
+    with scene.server(), scene.cutting(EVERYBODY, "server killed"):
         server = scene.stage.primary()
         server.kill()
         scene.last(seconds)
@@ -26,7 +26,7 @@ def kill_and_restart(scene: Scene, chance: random.Random) -> str:
 def freeze(scene: Scene, chance: random.Random) -> str:
     """SIGSTOP: connections stay open, and nothing answers."""
     seconds = chance.uniform(0.2, 1.5 * _LEASE_S)
-    with scene.server_lock, scene.cutting(EVERYBODY, "server frozen"):
+    with scene.server(), scene.cutting(EVERYBODY, "server frozen"):
         server = scene.stage.primary()
         server.pause()
         scene.last(seconds)
@@ -37,7 +37,7 @@ def freeze(scene: Scene, chance: random.Random) -> str:
 def flush_scripts(scene: Scene, chance: random.Random) -> str:
     """SCRIPT FLUSH, some times in a row."""
     times = chance.randint(1, 4)
-    with scene.server_lock:
+    with scene.server():
         for _ in range(times):
             scene.stage.run("SCRIPT", "FLUSH")
             scene.last(chance.uniform(0, 0.1))
@@ -46,7 +46,7 @@ def flush_scripts(scene: Scene, chance: random.Random) -> str:
 
 def destroy_group(scene: Scene, chance: random.Random) -> str:  # noqa: ARG001
     """XGROUP DESTROY: every delivery is forgotten, and how many there were; no job is."""
-    with scene.server_lock:
+    with scene.server():
         scene.scroll.write(Forgotten(now_us(), "group destroyed"))
         gone = scene.stage.run("XGROUP", "DESTROY", scene.keys.stream, "default")
     return f"{gone}"
@@ -55,7 +55,7 @@ def destroy_group(scene: Scene, chance: random.Random) -> str:  # noqa: ARG001
 def exhaust_memory(scene: Scene, chance: random.Random) -> str:
     """The server is at `maxmemory`: what needs memory is refused for a while."""
     seconds = chance.uniform(0.3, 1.2 * _LEASE_S)
-    with scene.server_lock:
+    with scene.server():
         began = now_us()
         scene.stage.run("CONFIG", "SET", "maxmemory", "1")
         scene.last(seconds)

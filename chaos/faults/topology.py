@@ -20,7 +20,7 @@ def fail_over(scene: Scene, chance: random.Random) -> str:  # noqa: ARG001
     """Primary and replica change places when the replica has everything: nothing may be lost."""
     stage = scene.stage
     assert isinstance(stage, Watched)
-    with scene.server_lock, scene.cutting(EVERYBODY, "failover"):
+    with scene.server(), scene.cutting(EVERYBODY, "failover"):
         primary, replica = stage.primary(), stage.replica()
         client, began = primary.client(), now_us()
         # No write is acknowledged from here on, and the replica gets those that were. Not by
@@ -47,7 +47,7 @@ def crash_primary(scene: Scene, chance: random.Random) -> str:  # noqa: ARG001
     """
     stage = scene.stage
     assert isinstance(stage, Watched)
-    with scene.server_lock, scene.cutting(EVERYBODY, "primary killed"):
+    with scene.server(), scene.cutting(EVERYBODY, "primary killed"):
         primary, replica = stage.primary(), stage.replica()
         since_us = now_us()
         _catch_up(primary, replica)
@@ -63,7 +63,7 @@ def move_slot(scene: Scene, chance: random.Random) -> str:
     """The queue's slot moves to the other node, key by key, while it is used."""
     stage = scene.stage
     assert isinstance(stage, Spread)
-    with scene.server_lock:
+    with scene.server():
         # A node that was away a moment ago may not be believed yet; and a move that was begun has
         # to be ended, or no script finds all its keys ever again.
         eventually_sync(stage.is_up, _SETTLE_SECS)
