@@ -24,7 +24,10 @@ class Figures:
     refused: int
     unanswered: int
     runs: int
+    retried: int
+    """Runs after one that failed."""
     redelivered: int
+    """Runs after one that was killed, cut off, or not acknowledged."""
     completed: int
     dead_letters: int
     withdrawn: int
@@ -32,9 +35,12 @@ class Figures:
     fired: int
     deaths: int
     at_risk: int
+    """Acknowledged by a primary that died before its replica had them, and gone."""
     lost: int
     doubled: int
-    doubled_unexcused: int
+    """Succeeded twice, with an excuse or without."""
+    unexcused: int
+    """Runs beside another, or after a success, that nothing excuses."""
 
 
 def figures(past: Past, breaches: list[Breach]) -> Figures:
@@ -42,6 +48,7 @@ def figures(past: Past, breaches: list[Breach]) -> Figures:
     jobs = past.jobs.values()
     rules = Counter(breach.rule for breach in breaches)
     places = Counter(place for job in jobs for place in job.places())
+    before = Counter(run.how for job in jobs for run in job.runs[:-1])
     added = [each for job in jobs for each in job.added]
     nowhere = [job for job in jobs if job.is_acknowledged and not job.found]
     return Figures(
@@ -51,7 +58,8 @@ def figures(past: Past, breaches: list[Breach]) -> Figures:
         refused=sum(each.is_certain for each in past.refused),
         unanswered=len(past.asked) - len(added) - sum(each.is_certain for each in past.refused),
         runs=sum(len(job.runs) for job in jobs),
-        redelivered=sum(max(0, len(job.runs) - 1) for job in jobs),
+        retried=before["failed"],
+        redelivered=before.total() - before["failed"],
         completed=places["completed"],
         dead_letters=places["dlq"],
         withdrawn=sum(job.is_withdrawn for job in jobs),
@@ -64,7 +72,7 @@ def figures(past: Past, breaches: list[Breach]) -> Figures:
         - rules["lost"],
         lost=rules["lost"],
         doubled=sum(sum(run.is_ok for run in job.runs) > 1 for job in jobs),
-        doubled_unexcused=rules["doubled"] + rules["beside itself"],
+        unexcused=rules["doubled"] + rules["beside itself"],
     )
 
 
