@@ -16,6 +16,11 @@ from tests.support.topologies import Cluster, Sentinel
 # What is acknowledged is on disk: a server that is killed must not be what loses a job.
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction",
            "--repl-diskless-sync-delay", "0")  # fmt: skip
+# A primary that comes back and does not know yet that it is none takes no writes: without this,
+# whoever asked the sentinel a moment too soon would tell it things that nobody ever hears of.
+_ACCOMPANIED = ("--min-replicas-to-write", "1")
+# A busy machine must not look like a dead primary: what the nemesis did not do it cannot excuse.
+_DOWN_AFTER_MS = 6_000
 SERVICE = "chaos"
 _SETTLE_SECS = 60
 
@@ -95,10 +100,11 @@ class Watched(Stage):
     def __init__(self, binary: ServerBinary) -> None:
         """Start all three."""
         super().__init__()
-        first = Server(binary, DURABLE)
-        second = Server(binary, (*DURABLE, "--replicaof", f"127.0.0.1 {first.port}"))
+        first = Server(binary, (*DURABLE, *_ACCOMPANIED))
+        following = ("--replicaof", f"127.0.0.1 {first.port}")
+        second = Server(binary, (*DURABLE, *_ACCOMPANIED, *following))
         self.servers = [first, second]
-        self.sentinel = Sentinel(binary, first, SERVICE)
+        self.sentinel = Sentinel(binary, first, SERVICE, down_after_ms=_DOWN_AFTER_MS)
         self.until_in_step()
         self.url = f"redis+sentinel://127.0.0.1:{self.sentinel.port}/{SERVICE}"
 

@@ -35,7 +35,7 @@ def fail_over(scene: Scene, chance: random.Random) -> str:  # noqa: ARG001
             scene.scroll.write(Forgotten(now_us(), "failover in limbo", since_us=began))
             raise
         finally:
-            client.config_set("min-replicas-to-write", 0)
+            client.config_set("min-replicas-to-write", 1)
     return f"to port {replica.port}"
 
 
@@ -56,6 +56,8 @@ def crash_primary(scene: Scene, chance: random.Random) -> str:  # noqa: ARG001
         eventually_sync(lambda: stage.primary() is replica and stage.is_up(), _SETTLE_SECS)
         primary.restart()
         stage.until_in_step()
+        if stage.primary() is not replica:
+            scene.scroll.write(Forgotten(now_us(), "sentinel went back", since_us=since_us))
     return f"to port {replica.port}"
 
 

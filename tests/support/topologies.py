@@ -159,7 +159,9 @@ def _has_slot(node: Server, slot: int) -> bool:
 class Sentinel:
     """A sentinel process that watches one primary."""
 
-    def __init__(self, binary: ServerBinary, primary: Server, service: str) -> None:
+    def __init__(
+        self, binary: ServerBinary, primary: Server, service: str, *, down_after_ms: int = 2_000
+    ) -> None:
         """Start it and return when it knows the primary's replica."""
         self.port = free_port()
         self._directory = Path(tempfile.mkdtemp(prefix="chasqui-"))
@@ -168,7 +170,7 @@ class Sentinel:
             f"port {self.port}\nbind 127.0.0.1\ndir {self._directory}\n"
             f"logfile {self._directory}/log\n"
             f"sentinel monitor {service} 127.0.0.1 {primary.port} 1\n"
-            f"sentinel down-after-milliseconds {service} 2000\n"
+            f"sentinel down-after-milliseconds {service} {down_after_ms}\n"
             f"sentinel failover-timeout {service} 10000\n",
             encoding="utf-8",
         )
