@@ -29,21 +29,27 @@ class Nemesis:
 
     def run(self, seconds: float) -> None:
         """Break things for so long, and return when the last of them has been undone."""
-        chance = random.Random(self._seed)
-        weights = [fault.weight for fault in self._faults]
-        deadline = time.monotonic() + seconds
         played: list[Future[None]] = []
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            while time.monotonic() < deadline:
-                time.sleep(chance.uniform(*_GAP_S))
-                [fault] = chance.choices(self._faults, weights)
-                while not self._free.acquire(timeout=0.5):
-                    self._scene.fleet.mend(self._scene.scroll)
-                played.append(pool.submit(self._play, fault, f"{self._seed}:{len(played)}"))
-                self._scene.fleet.mend(self._scene.scroll)
-            self._scene.over.set()
+            try:
+                self._break(pool, played, time.monotonic() + seconds)
+            finally:
+                self._scene.over.set()
         for each in played:
             each.result()  # a fault that is wrong itself proves nothing: it ends the run
+
+    def _break(
+        self, pool: ThreadPoolExecutor, played: list[Future[None]], deadline_s: float
+    ) -> None:
+        chance = random.Random(self._seed)
+        weights = [fault.weight for fault in self._faults]
+        while time.monotonic() < deadline_s:
+            time.sleep(chance.uniform(*_GAP_S))
+            [fault] = chance.choices(self._faults, weights)
+            while not self._free.acquire(timeout=0.5):
+                self._scene.fleet.mend(self._scene.scroll)
+            played.append(pool.submit(self._play, fault, f"{self._seed}:{len(played)}"))
+            self._scene.fleet.mend(self._scene.scroll)
 
     def _play(self, fault: Fault, seed: str) -> None:
         began, is_done = now_us(), True

@@ -15,9 +15,15 @@ pytestmark = [pytest.mark.xdist_group("chaos"), pytest.mark.timeout(600)]
 def chaos(*arguments):
     """Play a run, and return its report; fails with the whole of it if a promise was broken."""
     command = [sys.executable, "-m", "chaos", "--json", *arguments]
-    played = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert played.returncode == 0, played.stdout + played.stderr
-    return json.loads(played.stdout)
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as run:
+        try:
+            told, said = run.communicate()
+        finally:
+            run.terminate()  # not killed: it has servers to end
+    assert run.returncode == 0, told + said
+    return json.loads(told)
 
 
 def was_rough(report):
