@@ -3,8 +3,9 @@
 #   make demo     see it work
 #   make check    format, lint, types, import layers
 #   make test     the whole suite on every server that can be had; ARGS="..." goes to pytest
+#   make chaos    try to break the promises; ARGS="--minutes 10 --seed 7", `--help` lists more
 
-.PHONY: help venv demo servers test check fmt clean
+.PHONY: help venv demo servers test chaos check fmt clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -22,6 +23,9 @@ servers: venv
 test: servers
 	@scripts/test $(ARGS)
 
+chaos: servers
+	@.venv/bin/python -m chaos $(ARGS)
+
 check: venv
 	@scripts/check
 
@@ -31,4 +35,4 @@ fmt: venv
 
 clean:
 	rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	find src tests examples scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find chaos src tests examples scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

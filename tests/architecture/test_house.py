@@ -30,7 +30,7 @@ FORBIDDEN = {
     "an archive or index host": re.compile(r"\b[\w-]+\.(?:debian|ubuntu|pythonhosted|pypi)\.org\b"),
     "a reminder without an issue number": re.compile(r"\b(?:TO[D]O|FIX[M]E)\b(?! ?\(?#\d)"),
 }
-FOLDERS = (".ci", "bench", "docs", "examples", "scripts", "src", "tests")
+FOLDERS = (".ci", "bench", "chaos", "docs", "examples", "scripts", "src", "tests")
 TEXT_SUFFIXES = {"", ".cfg", ".css", ".html", ".js", ".lua", ".md", ".py", ".toml", ".yaml", ".yml"}
 
 

@@ -80,6 +80,12 @@ def test_jobs_with_a_time_go_to_the_delayed_set_even_if_the_stream_is_full(raw, 
     assert len(raw.delayed()) == 2
 
 
+def test_a_bell_that_cannot_be_rung_keeps_no_job_from_being_noted(raw, keys, add):
+    raw.client.set(keys.wake, "not a list", ex=60)
+    assert add(a_run_job("a", delay_ms=60_000)) == "1"
+    assert add(a_run_job("a", delay_ms=60_000)) == "0"
+
+
 def test_a_job_added_with_a_time_can_be_cancelled(drive, keys, add, raw):
     add(a_run_job("a", delay_ms=60_000))
     assert drive(delayed.cancel(keys, "a"))

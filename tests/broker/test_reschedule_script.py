@@ -76,6 +76,12 @@ def test_who_becomes_the_first_wakes_the_promoter_and_others_do_not(
     assert 0 < raw.client.pttl(keys.wake) <= 10_000
 
 
+def test_a_bell_that_cannot_be_rung_keeps_no_job_from_its_new_time(raw, keys, reschedule):
+    raw.client.zadd(keys.delayed, {a_member("a"): 7})
+    raw.client.set(keys.wake, "not a list", ex=60)
+    assert reschedule(HOUR_MS) is True
+
+
 def test_a_job_that_is_not_delayed_any_more_is_not_brought_back(raw, reschedule):
     assert reschedule(HOUR_MS) is False
     assert raw.everything() == {"held": []}

@@ -152,6 +152,14 @@ def test_the_promoter_is_woken_only_for_a_retry_that_is_due_before_all_others(
     assert 0 < raw.client.pttl(keys.wake) <= 10_000
 
 
+def test_a_bell_that_cannot_be_rung_keeps_no_retry_from_being_told(run, raw, keys, retry, delivery):
+    raw.client.set(keys.wake, "not a list", ex=60)
+
+    assert run(retry(a_relocation(delivery))) is True
+    assert [member for member, _ in raw.delayed()] == [NEXT]
+    assert len(raw.events()) == 1
+
+
 def test_one_wake_up_call_is_enough_for_all(run, raw, keys, retry):
     (first, second) = raw.delivered("c1", an_entry("j1"), an_entry("j2"))
     run(retry(a_relocation(first, "j1", backoff_ms=60_000)))

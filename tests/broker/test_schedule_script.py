@@ -224,6 +224,15 @@ def test_one_wake_up_call_is_enough_for_all(run, raw, keys, schedule):
     assert raw.client.lrange(keys.wake, 0, -1) == [b"1"]
 
 
+def test_a_bell_that_cannot_be_rung_keeps_no_job_from_being_acknowledged(run, raw, keys, schedule):
+    raw.client.set(keys.wake, "not a list", ex=60)
+    call = schedule(a_delayed_job())
+
+    assert run(call) == "1"
+    assert run(call) == "1"  # it was noted: who sends it again adds nothing
+    assert len(raw.delayed()) == 1
+
+
 def test_the_wake_up_call_is_heard(run, connect, keys, schedule):
     run(schedule(a_delayed_job()))
 

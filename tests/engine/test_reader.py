@@ -332,6 +332,54 @@ async def test_after_a_break_the_next_step_looks_for_deliveries_that_got_lost_wi
     assert run.attempt == 1
 
 
+async def test_what_was_handed_back_loses_no_delivery_when_strays_are_looked_for(scene, desk):
+    own = await desk()
+    await add(scene, 1)
+    entry_id = scene.client.xreadgroup("default", "c-1", {scene.keys.stream: ">"})[0][1][0][0]
+    scene.client.xclaim(scene.keys.stream, "default", "c-1", 0, [entry_id], retrycount=3)
+    await add(scene, 1)  # a backlog: what is handed back stays pending, made idle
+    await own.reader.return_strays()
+    assert [row["times_delivered"] for row in scene.pending()] == [2]
+    await own.reader.return_strays()
+    assert [row["times_delivered"] for row in scene.pending()] == [2]
+
+
+async def test_what_a_dead_worker_of_the_same_name_held_counts_as_its_run(scene, desk):
+    before = await desk()
+    await add(scene, 1)
+    scene.client.xreadgroup("default", "c-1", {scene.keys.stream: ">"})
+    await before.close()  # it is killed, and started again under its name
+    own = await desk()
+    await own.reader.return_strays()
+    [row] = scene.pending()
+    assert (row["consumer"], row["times_delivered"]) == (b"c-1", 1)
+
+
+async def test_what_was_inherited_and_lost_again_with_a_connection_goes_back(scene, desk):
+    await desk()
+    await add(scene, 1)
+    entry_id = scene.client.xreadgroup("default", "c-1", {scene.keys.stream: ">"})[0][1][0][0]
+    own = await desk()
+    # Its lease ran out, we claimed it, and the reply never came.
+    scene.client.xclaim(scene.keys.stream, "default", "c-1", 0, [entry_id])
+    await own.reader.return_strays()
+    other = await desk(claim_min_idle_ms=600_000)
+    await other.reader.step()
+    (run,) = await started(other, 1)
+    assert run.attempt == 2
+
+
+async def test_what_ran_and_could_not_be_settled_is_no_stray(scene, desk):
+    own = await desk()
+    await add(scene, 1)
+    await own.reader.step()
+    (run,) = await started(own, 1)
+    own.leases.give_up(run.delivery.entry_id)
+    await own.reader.return_strays()
+    [row] = scene.pending()
+    assert (row["consumer"], row["times_delivered"]) == (b"c-1", 1)
+
+
 async def test_a_late_reply_is_checked_before_its_jobs_are_run(scene, desk):
     own = await desk(concurrency=9, claim_min_idle_ms=30_000)
     await add(scene, 2)

@@ -29,6 +29,8 @@ class _Fault:
     times: int
     reaches_server: bool
     answer_bytes: int
+    part: float = 0.0
+    then: Callable[[], None] = lambda: None
 
 
 class _Pair:
@@ -55,9 +57,10 @@ class _Pair:
 class Proxy:
     """One port that leads to another; what it is told holds for connections old and new."""
 
-    def __init__(self, target_port: int) -> None:
-        """Listen before `target_port` on loopback."""
+    def __init__(self, target_port: int, *, remembers: bool = True) -> None:
+        """Listen before `target_port` on loopback; `remembers` is for those who `count`."""
         self._target_port = target_port
+        self._remembers = remembers
         self._pairs: set[_Pair] = set()
         self._serving: set[asyncio.Task[None]] = set()
         self._faults: list[_Fault] = []
@@ -121,6 +124,14 @@ class Proxy:
         The server has carried it out, and the client gets the first `answer_bytes` at most.
         """
         self._faults.append(_Fault(marker, times, reaches_server=True, answer_bytes=answer_bytes))
+
+    def trip(self, marker: bytes, then: Callable[[], None], *, part: float) -> None:
+        """When a request with `marker` comes by, pass on that part of it, call `then`, and reset.
+
+        `part` is from 0, nothing, to 1, the whole request with all that was sent beside it.
+        """
+        self._faults.append(_Fault(marker, 1, reaches_server=False, answer_bytes=0,
+                                   part=part, then=then))  # fmt: skip
 
     def say(self, data: bytes) -> None:
         """Send bytes to every client that the server never sent."""
@@ -218,16 +229,25 @@ class Proxy:
 
     async def _pass_requests(self, pair: _Pair, reader: asyncio.StreamReader) -> None:
         while data := await reader.read(CHUNK):
-            self._requests += data
+            if self._remembers:
+                self._requests += data
             fault = next((f for f in self._faults if f.times and f.marker in data), None)
             if fault is not None:
                 fault.times -= 1
                 if not fault.reaches_server:
-                    pair.cut()
+                    await self._trip(pair, data, fault)
                     return
                 pair.fault = fault
             pair.server.write(data)
             await pair.server.drain()
+
+    async def _trip(self, pair: _Pair, data: bytes, fault: _Fault) -> None:
+        if fault.part:
+            pair.server.write(data[: round(len(data) * fault.part)])
+            await pair.server.drain()
+        # In a thread: what it does may wait for a process, and others want their answers.
+        await asyncio.to_thread(fault.then)
+        pair.cut()
 
     async def _pass_answers(self, pair: _Pair, answers: asyncio.StreamReader) -> None:
         assert self._released is not None

@@ -3,7 +3,7 @@
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,9 @@ MIGRATE_MS = 5_000
 class Cluster:
     """Two nodes, each the owner of half of the slots."""
 
-    def __init__(self, binary: ServerBinary) -> None:
+    def __init__(self, binary: ServerBinary, arguments: Sequence[str] = ()) -> None:
         """Start the nodes, introduce them, and return when both serve."""
-        self.nodes = [self._start(binary) for _ in range(2)]
+        self.nodes = [ClusterNode(binary, free_port(), arguments) for _ in range(2)]
         for number, node in enumerate(self.nodes):
             client = node.client()
             _run(client, "CLUSTER", "SET-CONFIG-EPOCH", number + 1)
@@ -68,15 +68,11 @@ class Cluster:
         for node in self.nodes:
             node.close()
 
-    @staticmethod
-    def _start(binary: ServerBinary) -> "ClusterNode":
-        return ClusterNode(binary, free_port())
-
 
 class ClusterNode(Server):
     """A server that talks to the other nodes on a port of its own choosing."""
 
-    def __init__(self, binary: ServerBinary, bus_port: int) -> None:
+    def __init__(self, binary: ServerBinary, bus_port: int, arguments: Sequence[str] = ()) -> None:
         """Start it; the usual bus port, 10,000 above, may not exist."""
         self.bus_port = bus_port
         settings = {
@@ -85,7 +81,8 @@ class ClusterNode(Server):
             "cluster-node-timeout": "2000",
             "cluster-require-full-coverage": "no",
         }
-        super().__init__(binary, [word for k, v in settings.items() for word in (f"--{k}", v)])
+        words = [word for k, v in settings.items() for word in (f"--{k}", v)]
+        super().__init__(binary, [*words, *arguments])
 
 
 class Move:
@@ -162,7 +159,9 @@ def _has_slot(node: Server, slot: int) -> bool:
 class Sentinel:
     """A sentinel process that watches one primary."""
 
-    def __init__(self, binary: ServerBinary, primary: Server, service: str) -> None:
+    def __init__(
+        self, binary: ServerBinary, primary: Server, service: str, *, down_after_ms: int = 2_000
+    ) -> None:
         """Start it and return when it knows the primary's replica."""
         self.port = free_port()
         self._directory = Path(tempfile.mkdtemp(prefix="chasqui-"))
@@ -171,7 +170,7 @@ class Sentinel:
             f"port {self.port}\nbind 127.0.0.1\ndir {self._directory}\n"
             f"logfile {self._directory}/log\n"
             f"sentinel monitor {service} 127.0.0.1 {primary.port} 1\n"
-            f"sentinel down-after-milliseconds {service} 2000\n"
+            f"sentinel down-after-milliseconds {service} {down_after_ms}\n"
             f"sentinel failover-timeout {service} 10000\n",
             encoding="utf-8",
         )

@@ -77,6 +77,8 @@ class Acker:
                 "%d completed jobs could not be acknowledged and will run again: %s",
                 len(batch), error, extra={"queue": self._keys.name},
             )  # fmt: skip
+            for each in batch:
+                self._leases.give_up(each.entry_id)
         finally:
             for each in batch:
                 self._leases.drop(each.entry_id)

@@ -51,6 +51,8 @@ class Leases:
         # changes cells and never inserts, so that an entry which is dropped while it is being
         # renewed stays dropped.
         self._held: dict[bytes, list[int]] = {}
+        # Of the event loop alone.
+        self._given_up: set[bytes] = set()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self.renewals = 0
@@ -70,11 +72,25 @@ class Leases:
 
     def take(self, entry_id: bytes) -> None:
         """A delivery was read just now; one that is in hand already is ours (again)."""
+        self._given_up.discard(entry_id)
         self._held[entry_id] = [self._clock.monotonic_us(), _OURS]
 
     def drop(self, entry_id: bytes) -> None:
-        """A delivery was settled, handed back or given up: let its lease run out."""
+        """A delivery was settled or handed back: let its lease run out."""
         self._held.pop(entry_id, None)
+
+    def give_up(self, entry_id: bytes) -> None:
+        """A delivery whose run is over could not be settled: it comes back when its lease is out.
+
+        Until then it is pending under our name and not in hand, as what a lost reply held is; but
+        it has had its run.
+        """
+        self.drop(entry_id)
+        self._given_up.add(entry_id)
+
+    def had_its_run(self, entry_id: bytes) -> bool:
+        """Whether it was given up; asked about what the server says is ours."""
+        return entry_id in self._given_up
 
     @property
     def reconnects(self) -> int:

@@ -74,6 +74,8 @@ class Reader(Role):
         self._retry_by_name = retry_by_name
         self._intake = make_intake(connection, keys, config, clock, leases.__len__)
         self._reconnects = 0
+        # What was pending under our name before we read anything, and how often it was delivered.
+        self._inherited: dict[bytes, int] = {}
         self._had_entries = False
         self._ahead = 0
         self._rate_mark = (0, clock.monotonic_us())
@@ -89,6 +91,8 @@ class Reader(Role):
         other = await self.connection.run(stream.join(self._keys, self._config.group))
         if other:
             raise ConfigError(other_group(self._keys.name, other))
+        pending = await self.connection.run(self._pending_call())
+        self._inherited = {each.entry_id: each.deliveries for each in pending}
         is_paused = await self.connection.run(pause.is_paused(self._keys))
         self._gate.set_pause(queue=is_paused)
 
@@ -158,15 +162,31 @@ class Reader(Role):
         They were in a reply that got lost with its connection. Without this they would wait for
         their lease to run out, and count as a run that never was.
         """
-        in_hand = self._leases.held()
         connection = helper or self.connection
-        pending = await connection.run(
-            stream.pending(self._keys, self._config.group, self._config.consumer_id)
-        )
-        strays = [each for each in pending if each.entry_id not in in_hand]
+        pending = await connection.run(self._pending_call())
+        strays = [each for each in pending if self._is_stray(each)]
         if strays:
             log.info("handing back %d deliveries lost with a connection", len(strays))
             await connection.run(self.hand_back_call(strays))
+
+    def _is_stray(self, pending: Delivery) -> bool:
+        """Whether what is ours by the server's book was never begun, and must not count as a run.
+
+        Three others look alike. What was handed back stays under our name until somebody reads it,
+        and taking a delivery off its count twice would give it a run too many. What ran here and
+        could not be settled has had its run. So has what a worker of our name held that died before
+        we started: a job that kills its worker would else never come to its end.
+        """
+        entry_id = pending.entry_id
+        return not (
+            entry_id in self._leases
+            or pending.idle_ms >= IDLE_FOR_ALL_MS
+            or self._leases.had_its_run(entry_id)
+            or self._inherited.get(entry_id) == pending.deliveries
+        )
+
+    def _pending_call(self) -> Call[list[Delivery]]:
+        return stream.pending(self._keys, self._config.group, self._config.consumer_id)
 
     def hand_back_call(self, deliveries: list[Delivery]) -> Call[int]:
         """The call that gives unstarted deliveries to whoever reads next."""

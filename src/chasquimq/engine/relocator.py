@@ -61,6 +61,7 @@ class Relocator:
                 log.error("entry %s could not be moved and will run again: %s",
                           each.entry_id.decode(), answer,
                           extra={"queue": self._queue})  # fmt: skip
+                self._leases.give_up(each.entry_id)
             elif answer:
                 each.on_moved()
             else:

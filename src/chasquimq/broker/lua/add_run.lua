@@ -62,7 +62,7 @@ for at = jobs_from, #ARGV, 6 do
   end
 end
 redis.call('EXPIRE', seen, seen_ttl_s)
-if is_earlier and redis.call('LLEN', wake) == 0 then
+if is_earlier and redis.pcall('LLEN', wake) == 0 then
   redis.call('LPUSH', wake, '1')
   redis.call('PEXPIRE', wake, 10000)
 end

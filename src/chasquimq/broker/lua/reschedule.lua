@@ -14,7 +14,7 @@ local ttl_s = math.max(1, math.floor(wait_ms / 1000)) + tonumber(grace_s)
 redis.call('ZADD', delayed, string.format('%.0f', run_at), member)
 redis.call('EXPIRE', index, ttl_s)
 redis.call('EXPIRE', marker, ttl_s)
-if redis.call('ZRANK', delayed, member) == 0 and redis.call('LLEN', wake) == 0 then
+if redis.call('ZRANK', delayed, member) == 0 and redis.pcall('LLEN', wake) == 0 then
   redis.pcall('LPUSH', wake, '1')
   redis.call('PEXPIRE', wake, 10000)
 end

@@ -17,7 +17,7 @@ if indexed == '1' then
   local ttl_s = math.max(1, math.floor(tonumber(backoff_ms) / 1000)) + tonumber(grace_s)
   redis.pcall('SET', index, member, 'EX', ttl_s)
 end
-if redis.call('ZRANK', delayed, member) == 0 and redis.call('LLEN', wake) == 0 then
+if redis.call('ZRANK', delayed, member) == 0 and redis.pcall('LLEN', wake) == 0 then
   redis.pcall('LPUSH', wake, '1')
   redis.call('PEXPIRE', wake, 10000)
 end

@@ -45,7 +45,7 @@ for at = jobs_from, #ARGV, 7 do
     outcome[#outcome + 1] = '1'
   end
 end
-if is_earlier and redis.call('LLEN', wake) == 0 then
+if is_earlier and redis.pcall('LLEN', wake) == 0 then
   redis.call('LPUSH', wake, '1')
   redis.call('PEXPIRE', wake, 10000)
 end

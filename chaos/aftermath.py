@@ -1,0 +1,125 @@
+"""What is left when it is quiet: lets the queue drain, and looks where every job is."""
+
+import asyncio
+import time
+from collections.abc import Iterable, Iterator
+
+import redis
+
+from chaos.faults.poison import BOGUS_SPEC
+from chaos.fleet import Fleet
+from chaos.history import Added, Found, Quiet, Record, Scroll, SetAside, Started
+from chaos.stage import Stage
+from chasquimq import Counts, OutcomeStatus, Queue
+from chasquimq.errors import DecodeError
+from chasquimq.wire.envelope import decode
+from chasquimq.wire.keys import QueueKeys
+from chasquimq.wire.member import decode_member
+from tests.support.guards import sweep_keys
+
+# Without any progress for so long, it is stuck. A lease, a lock and the longest backoff are less.
+_STUCK_SECS = 60.0
+_LOOK_S = 0.5
+_AT_ONCE = 200
+
+
+def settle(stage: Stage, fleet: Fleet, keys: QueueKeys, scroll: Scroll) -> bool:
+    """Let producers and recurring jobs end, and the queue drain; False if it does not."""
+    fleet.retire(scroll, "producer")
+    asyncio.run(_end_recurring(stage, keys))
+    counts, changed = None, time.monotonic()
+    while time.monotonic() - changed < _STUCK_SECS:
+        fleet.mend(scroll, may_be_skewed=False)
+        now = asyncio.run(_counts(stage, keys))
+        if now.waiting == now.active == now.delayed == 0:
+            return True
+        if now != counts:
+            counts, changed = now, time.monotonic()
+        time.sleep(_LOOK_S)
+    return False
+
+
+async def _end_recurring(stage: Stage, keys: QueueKeys) -> None:
+    async with Queue(keys.name, redis_url=stage.url) as queue:
+        await queue.resume()
+        for each in await queue.get_repeatable_jobs():
+            await queue.remove_repeatable_by_key(each.key)
+    # Those that cannot be read cannot be listed either.
+    for number in range(5):
+        key = BOGUS_SPEC + str(number).encode()
+        stage.run("ZREM", keys.repeat, key)
+        stage.run("DEL", keys.repeat_spec(key))
+
+
+async def _counts(stage: Stage, keys: QueueKeys) -> Counts:
+    async with Queue(keys.name, redis_url=stage.url) as queue:
+        return await queue.counts()
+
+
+def look(
+    stage: Stage, keys: QueueKeys, history: Iterable[Record], *, is_drained: bool
+) -> Iterator[Record]:
+    """Where everything is. The queue's keys are deleted as the last of it."""
+    job_ids = {record.job_id for record in history if isinstance(record, Added | Started)}
+    yield from _in_stream(stage, keys)
+    yield from _in_delayed(stage, keys)
+    yield from _in_dlq(stage, keys)
+    yield from asyncio.run(_completed(stage, keys, sorted(job_ids)))
+    yield Quiet(is_drained, tuple(_leftovers(stage.client(), keys)))
+
+
+def _in_stream(stage: Stage, keys: QueueKeys) -> Iterator[Record]:
+    for _, fields in stage.run("XRANGE", keys.stream, "-", "+"):
+        if job_id := _job_id(fields.get(b"d", b"")):
+            yield Found(job_id, "stream")
+
+
+def _in_delayed(stage: Stage, keys: QueueKeys) -> Iterator[Record]:
+    for member in stage.run("ZRANGE", keys.delayed, 0, -1):
+        try:
+            _, data = decode_member(member)
+        except DecodeError:
+            continue
+        if job_id := _job_id(data):
+            yield Found(job_id, "delayed")
+
+
+def _in_dlq(stage: Stage, keys: QueueKeys) -> Iterator[Record]:
+    strangers = 0
+    for _, fields in stage.run("XRANGE", keys.dlq, "-", "+"):
+        if job_id := _job_id(fields.get(b"d", b"")):
+            yield Found(job_id, "dlq")
+        else:
+            strangers += 1
+    yield SetAside(strangers)
+
+
+async def _completed(stage: Stage, keys: QueueKeys, job_ids: list[str]) -> list[Record]:
+    found: list[Record] = []
+    async with Queue(keys.name, redis_url=stage.url) as queue:
+        for at in range(0, len(job_ids), _AT_ONCE):
+            some = job_ids[at : at + _AT_ONCE]
+            outcomes = await asyncio.gather(*map(queue.get_outcome, some))
+            for job_id, outcome in zip(some, outcomes, strict=True):
+                if outcome.status in {OutcomeStatus.OK, OutcomeStatus.EXPIRED}:
+                    is_there = outcome.status is OutcomeStatus.OK
+                    call = outcome.value["call"] if outcome.value else ""
+                    found.append(Found(job_id, "completed", is_there, call))
+    return found
+
+
+def _leftovers(client: redis.Redis, keys: QueueKeys) -> Iterator[str]:
+    groups = client.xinfo_groups(keys.stream) if client.exists(keys.stream) else []
+    for group in groups:
+        if group["pending"]:
+            yield f"{group['pending']} deliveries are pending for nobody"
+    for key in sweep_keys(client, keys.name):
+        yield f"key {key} never expires"
+
+
+def _job_id(data: bytes) -> str:
+    """The id of the job in an envelope; empty if it is none."""
+    try:
+        return decode(data).id
+    except DecodeError:
+        return ""

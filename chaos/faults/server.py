@@ -1,0 +1,78 @@
+"""Faults of the server: killed, frozen, out of memory, forgetful; and a queue that is paused."""
+
+import random
+
+import redis
+
+from chaos.clocks import now_us
+from chaos.history import EVERYBODY, Forgotten, Starved
+from chaos.options import LEASE_MS
+from chaos.scene import Scene
+
+_LEASE_S = LEASE_MS / 1_000
+
+
+def kill_and_restart(scene: Scene, chance: random.Random) -> str:
+    """SIGKILL, and another start from the append-only file."""
+    seconds = chance.uniform(0, 1.5 * _LEASE_S)
+    with scene.server(), scene.cutting(EVERYBODY, "server killed"):
+        server = scene.stage.primary()
+        server.kill()
+        scene.last(seconds)
+        server.restart()
+    return f"away for {seconds:.1f} s"
+
+
+def freeze(scene: Scene, chance: random.Random) -> str:
+    """SIGSTOP: connections stay open, and nothing answers."""
+    seconds = chance.uniform(0.2, 1.5 * _LEASE_S)
+    with scene.server(), scene.cutting(EVERYBODY, "server frozen"):
+        server = scene.stage.primary()
+        server.pause()
+        scene.last(seconds)
+        server.resume()
+    return f"for {seconds:.1f} s"
+
+
+def flush_scripts(scene: Scene, chance: random.Random) -> str:
+    """SCRIPT FLUSH, some times in a row."""
+    times = chance.randint(1, 4)
+    with scene.server():
+        for _ in range(times):
+            scene.stage.run("SCRIPT", "FLUSH")
+            scene.last(chance.uniform(0, 0.1))
+    return f"{times} times"
+
+
+def destroy_group(scene: Scene, chance: random.Random) -> str:  # noqa: ARG001
+    """XGROUP DESTROY: every delivery is forgotten, and how many there were; no job is."""
+    with scene.server():
+        scene.scroll.write(Forgotten(now_us(), "group destroyed"))
+        gone = scene.stage.run("XGROUP", "DESTROY", scene.keys.stream, "default")
+    return f"{gone}"
+
+
+def exhaust_memory(scene: Scene, chance: random.Random) -> str:
+    """The server is at `maxmemory`: what needs memory is refused for a while."""
+    seconds = chance.uniform(0.3, 1.2 * _LEASE_S)
+    with scene.server():
+        began = now_us()
+        scene.stage.run("CONFIG", "SET", "maxmemory", "1")
+        scene.last(seconds)
+        scene.stage.run("CONFIG", "SET", "maxmemory", "0")
+        scene.scroll.write(Starved(began, now_us()))
+    return f"for {seconds:.1f} s"
+
+
+def pause_queue(scene: Scene, chance: random.Random) -> str:
+    """The queue is paused, as `Queue.pause` does it, and resumed."""
+    seconds = chance.uniform(0.1, 3)
+    scene.stage.run("SET", scene.keys.paused, "1")
+    scene.last(seconds)
+    while True:
+        try:
+            scene.stage.run("DEL", scene.keys.paused)
+        except redis.RedisError:
+            scene.last(0.1)
+        else:
+            return f"for {seconds:.1f} s"

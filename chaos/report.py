@@ -1,0 +1,146 @@
+"""What a run comes to: figures, and breaches with the whole story of their job."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from chaos.checker import RULES, Breach
+from chaos.history import Added, Asked, Ended, Found, Record, Started, Withdrawn, to_line
+from chaos.options import Options
+from chaos.past import Past
+
+_MOST_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """How much there was of everything."""
+
+    asked: int
+    acknowledged: int
+    deduplicated: int
+    refused: int
+    unanswered: int
+    runs: int
+    retried: int
+    """Runs after one that failed."""
+    redelivered: int
+    """Runs after one that was killed, cut off, or not acknowledged."""
+    completed: int
+    dead_letters: int
+    withdrawn: int
+    set_aside: int
+    fired: int
+    deaths: int
+    at_risk: int
+    """Acknowledged by a primary that died before its replica had them, and gone."""
+    lost: int
+    doubled: int
+    """Succeeded twice, with an excuse or without."""
+    unexcused: int
+    """Runs beside another, or after a success, that nothing excuses."""
+
+
+def figures(past: Past, breaches: list[Breach]) -> Figures:
+    """Count."""
+    jobs = past.jobs.values()
+    rules = Counter(breach.rule for breach in breaches)
+    places = Counter(place for job in jobs for place in job.places())
+    before = Counter(run.how for job in jobs for run in job.runs[:-1])
+    added = [each for job in jobs for each in job.added]
+    nowhere = [job for job in jobs if job.is_acknowledged and not job.found]
+    return Figures(
+        asked=len(past.asked),
+        acknowledged=sum(not each.is_taken for each in added),
+        deduplicated=sum(each.is_taken for each in added),
+        refused=sum(each.is_certain for each in past.refused),
+        unanswered=len(past.asked) - len(added) - sum(each.is_certain for each in past.refused),
+        runs=sum(len(job.runs) for job in jobs),
+        retried=before["failed"],
+        redelivered=before.total() - before["failed"],
+        completed=places["completed"],
+        dead_letters=places["dlq"],
+        withdrawn=sum(job.is_withdrawn for job in jobs),
+        set_aside=past.set_aside,
+        fired=sum("@" in job.job_id for job in jobs),
+        deaths=len(past.died_us),
+        at_risk=sum(
+            not job.may_be_withdrawn and not any(r.is_ok for r in job.runs) for job in nowhere
+        )
+        - rules["lost"],
+        lost=rules["lost"],
+        doubled=sum(sum(run.is_ok for run in job.runs) > 1 for job in jobs),
+        unexcused=rules["doubled"] + rules["beside itself"],
+    )
+
+
+def to_json(options: Options, past: Past, breaches: list[Breach], records: list[Record]) -> str:
+    """Everything, for programs."""
+    answer: dict[str, Any] = {
+        "command": options.command,
+        "seed": options.seed,
+        "figures": asdict(figures(past, breaches)),
+        "faults": dict(Counter(each.fault for each in past.broke).most_common()),
+        "breaches": [
+            {**asdict(breach), "history": [json.loads(line) for line in story(breach, records)]}
+            for breach in breaches
+        ],
+    }
+    return json.dumps(answer, indent=2)
+
+
+def to_text(options: Options, past: Past, breaches: list[Breach], records: list[Record]) -> str:
+    """Everything, for a person at a terminal."""
+    return "\n".join(_lines(options, past, breaches, records))
+
+
+def _lines(
+    options: Options, past: Past, breaches: list[Breach], records: list[Record]
+) -> Iterator[str]:
+    counted = figures(past, breaches)
+    yield f"chaos on {options.server}, {options.topology}, seed {options.seed}"
+    yield ""
+    for name, value in asdict(counted).items():
+        yield f"  {name.replace('_', ' '):<20}{value:>9,}"
+    yield ""
+    played = Counter(each.fault for each in past.broke)
+    yield f"  {'faults':<20}{played.total():>9,}"
+    for name, times in played.most_common():
+        yield f"    {name:<18}{times:>9,}"
+    yield ""
+    if not breaches:
+        yield f"  every promise was kept: {', '.join(RULES)}"
+        return
+    yield f"  {len(breaches)} BREACHES"
+    for breach in breaches[:_MOST_SHOWN]:
+        yield ""
+        yield f"  {breach.rule}: {breach.job_id or 'the queue'}: {breach.text}"
+        yield from (f"    {line}" for line in story(breach, records))
+    if len(breaches) > _MOST_SHOWN:
+        counts = Counter(breach.rule for breach in breaches)
+        yield ""
+        yield f"  in all: {', '.join(f'{rule} {n}' for rule, n in counts.items())}"
+    yield ""
+    yield f"  to repeat it: {options.command}"
+
+
+def story(breach: Breach, records: Iterable[Record]) -> list[str]:
+    """Every line of the history that tells of the job of a breach, in order."""
+    records = list(records)
+    job_id = breach.job_id
+    if not job_id:
+        return []
+    of_job = [r for r in records if isinstance(r, Added | Started | Found | Withdrawn)]
+    of_job = [record for record in of_job if record.job_id == job_id]
+    calls = {record.call for record in of_job if isinstance(record, Added | Started)}
+    runs = {record.run for record in of_job if isinstance(record, Started)}
+    mine = {id(record) for record in of_job}
+    return [
+        to_line(record)
+        for record in records
+        if id(record) in mine
+        or (isinstance(record, Asked) and record.call in calls)
+        or (isinstance(record, Ended) and record.run in runs)
+    ]

@@ -1,0 +1,76 @@
+"""Pure: which jobs the producers add, and what the data of a job tells its handler to do."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from chaos.options import LEASE_MS
+
+# How many jobs of a producer are added while the same id is contended for: all producers are about
+# as fast, so each such id is wanted some ten times.
+CONTENTION = 30
+RECURRING = (("skip", 700), ("fire-once", 900), ("fire-all", 1_100))
+RECURRING_BUDGET = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One call of a producer: a job, and what becomes of it."""
+
+    kind: str
+    data: dict[str, Any]
+    budget: int
+    delay_ms: int = 0
+    job_id: str = ""
+    withdraw_after_ms: int | None = None
+    is_bulk: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    name: str
+    weight: int
+    budget: int = 5
+    takes_ms: tuple[int, int] = (0, 20)
+    fails: int = 0
+    ends: str = "ok"
+
+
+# Budgets leave room for the kills that a job meets through no fault of its own; those that cannot
+# succeed have small ones, so that they come to their end within the run.
+_KINDS = (
+    _Kind("quick", 600, budget=8),
+    _Kind("slow", 80, budget=8, takes_ms=(100, 900)),
+    _Kind("longer-than-a-lease", 12, budget=8, takes_ms=(LEASE_MS + 500, LEASE_MS * 2)),
+    _Kind("flaky", 100, budget=9, fails=1),
+    _Kind("very-flaky", 30, budget=10, fails=3),
+    _Kind("failing", 30, budget=3, fails=99),
+    _Kind("hopeless", 20, budget=5, ends="hopeless"),
+    _Kind("deadly", 2, budget=2, ends="die"),
+)
+
+
+def wanted(chance: random.Random) -> Iterator[Wanted]:
+    """What one producer asks for, without end."""
+    weights = [kind.weight for kind in _KINDS]
+    for number in count():
+        [kind] = chance.choices(_KINDS, weights)
+        low, high = kind.takes_ms
+        data = {"takes_ms": chance.randint(low, high), "fails": kind.fails, "ends": kind.ends}
+        delay_ms = chance.choice((0, 0, 0, chance.randint(1, 200), chance.randint(200, 5_000)))
+        withdraw = chance.randint(0, delay_ms) if delay_ms and chance.random() < 0.1 else None
+        yield Wanted(
+            kind.name,
+            {**data, "budget": kind.budget, "returns": chance.random() < 0.7},
+            kind.budget,
+            delay_ms,
+            _contended(chance, number) if withdraw is None else "",
+            withdraw,
+            is_bulk=chance.random() < 0.1,
+        )
+
+
+def _contended(chance: random.Random, number: int) -> str:
+    return f"only-{number // CONTENTION}" if chance.random() < 0.1 else ""
