@@ -3,8 +3,9 @@
 #   make demo     see it work
 #   make check    format, lint, types, import layers
 #   make test     the whole suite on every server that can be had; ARGS="..." goes to pytest
+#   make bench-spark  Spark beside the raw client, as ratios; ARGS="--large", "--only read", "--json"
 
-.PHONY: help venv demo servers test check fmt clean
+.PHONY: help venv demo servers test check fmt clean bench-spark
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -22,6 +23,9 @@ servers: venv
 test: servers
 	@scripts/test $(ARGS)
 
+bench-spark: venv
+	@.venv/bin/python -m bench.spark $(ARGS)
+
 check: venv
 	@scripts/check
 
@@ -31,4 +35,4 @@ fmt: venv
 
 clean:
 	rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	find src tests examples scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests bench examples scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
