@@ -13,7 +13,6 @@ from bench.machine import Machine, machine
 from bench.rounds import Sample, play
 from bench.server import BenchServer
 from bench.spark import flowing, reading, working, writing
-from bench.spark.data import forget
 from bench.spark.ground import SETTINGS, Ground, Match
 from bench.spark.result import Result, results, shown
 from bench.usage import Watch
@@ -66,19 +65,23 @@ def measure(
     """Every comparison at every size, after a short one that nobody is told of."""
     found: list[Result] = []
     for name in names:
-        for rows, times in ((_WARM_UP, 1), *((size, rounds) for size in sizes)):
-            forget(ground.client)
+        for is_told, rows in ((False, _WARM_UP), *((True, size) for size in sizes)):
+            ground.forget()
             match = MATCHES[name](ground.at(rows))
 
             def say(rival: str, sample: Sample, name: str = name, rows: int = rows) -> None:
                 _say(f"{name} {rows}: {rival} {sample.wall_s:.2f} s, {sample.rate:,.0f} rows/s")
 
             samples = play(
-                match.rivals, rows=rows, rounds=times, watch=lambda: Watch(without), on_sample=say
+                match.rivals,
+                rows=rows,
+                rounds=rounds if is_told else 1,
+                watch=lambda: Watch(without),
+                on_sample=say,
             )
-            if rows in sizes:
+            if is_told:
                 found += results(name, match, samples)
-    forget(ground.client)
+    ground.forget()
     return found
 
 

@@ -103,8 +103,3 @@ def fill_jobs(url: str, queue: str, count: int) -> None:
         for first in range(0, count, _BULK):
             numbers = range(first, min(count, first + _BULK))
             opened.add_bulk([{"name": "welcome", "data": {"number": each}} for each in numbers])
-
-
-def forget(client: RawClient) -> None:
-    """Drop all there is on the server, and wait for that."""
-    client.run("FLUSHALL", "SYNC")

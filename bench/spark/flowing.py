@@ -4,7 +4,7 @@ import shutil
 
 from bench.rounds import Rival
 from bench.spark.data import fill_events
-from bench.spark.ground import QUEUE, Ground, Match, Target
+from bench.spark.ground import Ground, Match, Target
 from chasquimq.pipeline import Pipeline
 
 _BATCH = 200_000  # as `Pipeline.run` has it
@@ -12,7 +12,7 @@ _BATCH = 200_000  # as `Pipeline.run` has it
 
 def match(ground: Ground) -> Match:
     """Write the events, and fill tables once for the recomputation to start from."""
-    fill_events(ground.client, QUEUE, ground.rows)
+    fill_events(ground.client, ground.queue, ground.rows)
     filled = _pipeline(ground, ground.new_folder())
     _run(ground, filled)
     return Match(
@@ -29,7 +29,7 @@ def _pipeline(ground: Ground, folder: str) -> Pipeline:
 
 
 def _run(ground: Ground, pipeline: Pipeline) -> None:
-    done = pipeline.run([QUEUE], redis_url=ground.url, max_events=_BATCH)
+    done = pipeline.run([ground.queue], redis_url=ground.url, max_events=_BATCH)
     if done.events != ground.rows:
         msg = f"{done.events} events were taken in, there are {ground.rows}"
         raise RuntimeError(msg)

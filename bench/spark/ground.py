@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from bench.raw import RawClient
 from bench.rounds import Rival
+from chasquimq.wire.keys import QueueKeys
 
-QUEUE = "bench"
 SETTINGS = {
     "spark.master": "local[2]",
     "spark.driver.memory": "1g",
@@ -34,6 +34,22 @@ class Ground:
     client: RawClient = field(repr=False)
     folder: Path
     rows: int
+    queue: str = "bench"
+
+    @property
+    def keys(self) -> QueueKeys:
+        """The keys of the queue that all is about."""
+        return QueueKeys(self.queue)
+
+    def forget(self) -> None:
+        """Drop all there is of the queue, before this returns."""
+        cursor = b"0"
+        while True:
+            cursor, found = self.client.run("SCAN", cursor, "MATCH", self.keys.tag + b":*")
+            if found:
+                self.client.run("DEL", *found)
+            if cursor == b"0":
+                return
 
     def at(self, rows: int) -> "Ground":
         """The same with another size."""

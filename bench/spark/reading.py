@@ -2,11 +2,9 @@
 
 import shutil
 
-from bench.raw import RawClient
 from bench.rounds import Rival
 from bench.spark.data import fill_events
-from bench.spark.ground import QUEUE, Ground, Match, Target
-from chasquimq.wire.keys import QueueKeys
+from bench.spark.ground import Ground, Match, Target
 
 _FETCH = 5_000  # as the option `fetchCount` has it
 _TRIGGER = 500_000
@@ -14,10 +12,10 @@ _TRIGGER = 500_000
 
 def match(ground: Ground) -> Match:
     """Write the events, and name who reads them."""
-    fill_events(ground.client, QUEUE, ground.rows)
+    fill_events(ground.client, ground.queue, ground.rows)
     return Match(
         [
-            Rival("raw reader", lambda: _raw(ground.client, ground.rows)),
+            Rival("raw reader", lambda: _raw(ground)),
             Rival("batch to nothing", lambda: _batch(ground)),
             Rival("stream to Parquet", lambda: _stream(ground)),
         ],
@@ -25,20 +23,20 @@ def match(ground: Ground) -> Match:
     )
 
 
-def _raw(client: RawClient, rows: int) -> None:
+def _raw(ground: Ground) -> None:
     """One connection, hiredis, the same pages; what comes is counted and dropped."""
-    stream, after, found = QueueKeys(QUEUE).events, b"-", 0
+    stream, after, found = ground.keys.events, b"-", 0
     while True:
-        page = client.run("XRANGE", stream, after, "+", "COUNT", _FETCH)
+        page = ground.client.run("XRANGE", stream, after, "+", "COUNT", _FETCH)
         found += len(page)
         if len(page) < _FETCH:
             break
         after = b"(" + page[-1][0]
-    _require(found, rows)
+    _require(found, ground.rows)
 
 
 def _options(ground: Ground) -> dict[str, str]:
-    return {"redis_url": ground.url, "queue": QUEUE}
+    return {"redis_url": ground.url, "queue": ground.queue}
 
 
 def _batch(ground: Ground) -> None:

@@ -12,15 +12,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.raw import RawClient
 from bench.rounds import Rival
-from bench.spark.data import fill_jobs, forget
-from bench.spark.ground import QUEUE, Ground, Match, Target
+from bench.spark.data import fill_jobs
+from bench.spark.ground import Ground, Match, Target
 from chasquimq.spark import SparkWorker
-from chasquimq.wire.keys import QueueKeys
 
 _ROOT = Path(__file__).parents[2]
-_STREAM = QueueKeys(QUEUE).stream
 _PROCESSES = 2
 _CONCURRENCY = 100
 _LOOK_S = 0.005
@@ -31,8 +28,8 @@ def match(ground: Ground) -> Match:
     """Name who works; each finds the same jobs waiting."""
 
     def fill() -> None:
-        forget(ground.client)
-        fill_jobs(ground.url, QUEUE, ground.rows)
+        ground.forget()
+        fill_jobs(ground.url, ground.queue, ground.rows)
 
     return Match(
         [
@@ -50,7 +47,7 @@ def match(ground: Ground) -> Match:
 
 
 def _native(ground: Ground, module: str, more: list[str]) -> float:
-    command = [sys.executable, "-m", f"bench.spark.{module}", ground.url, QUEUE]
+    command = [sys.executable, "-m", f"bench.spark.{module}", ground.url, ground.queue]
     workers = [
         subprocess.Popen(
             [*command, f"native-{number}", *more],
@@ -82,7 +79,7 @@ def _native(ground: Ground, module: str, more: list[str]) -> float:
 
 def _fleet(ground: Ground, *, batch: bool = False) -> float:
     fleet = SparkWorker(
-        QUEUE,
+        ground.queue,
         "bench.spark.handlers:" + ("nothing_at_all" if batch else "nothing"),
         spark=ground.spark,
         redis_url=ground.url,
@@ -103,14 +100,14 @@ def _drained_s(ground: Ground, go: Callable[[], object]) -> float:
     """How long the queue took from its first job to its last."""
     go()
     deadline_s = time.monotonic() + _LONGEST_S
-    _wait(ground.client, lambda depth: depth < ground.rows, deadline_s)
+    _wait(ground, lambda depth: depth < ground.rows, deadline_s)
     began_s = time.perf_counter()
-    _wait(ground.client, lambda depth: depth == 0, deadline_s)
+    _wait(ground, lambda depth: depth == 0, deadline_s)
     return time.perf_counter() - began_s
 
 
-def _wait(client: RawClient, is_so: Callable[[int], bool], deadline_s: float) -> None:
-    while not is_so(client.run("XLEN", _STREAM)):
+def _wait(ground: Ground, is_so: Callable[[int], bool], deadline_s: float) -> None:
+    while not is_so(ground.client.run("XLEN", ground.keys.stream)):
         if time.monotonic() > deadline_s:
             msg = f"the queue was not worked off within {_LONGEST_S} s"
             raise RuntimeError(msg)

@@ -5,8 +5,7 @@ import uuid
 from collections.abc import Iterator
 
 from bench.rounds import Rival
-from bench.spark.data import forget
-from bench.spark.ground import QUEUE, Ground, Match, Target
+from bench.spark.ground import Ground, Match, Target
 from chasquimq.broker import runs, stream
 from chasquimq.broker.blocking import BlockingConnection
 from chasquimq.broker.options import ConnectionOptions
@@ -17,21 +16,14 @@ from chasquimq.clock import SYSTEM_CLOCK
 from chasquimq.spark.options import SinkOptions
 from chasquimq.wire.codec import pack
 from chasquimq.wire.envelope import encode_job
-from chasquimq.wire.keys import QueueKeys
-
-_KEYS = QueueKeys(QUEUE)
 
 
 def match(ground: Ground) -> Match:
     """Name who writes; each writes to an empty queue."""
-
-    def clear() -> None:
-        forget(ground.client)
-
     return Match(
         [
-            Rival("raw chunked write", lambda: _raw(ground), prepare=clear),
-            Rival("sink", lambda: _sink(ground), prepare=clear),
+            Rival("raw chunked write", lambda: _raw(ground), prepare=ground.forget),
+            Rival("sink", lambda: _sink(ground), prepare=ground.forget),
         ],
         [Target("sink", 0.6)],
     )
@@ -39,17 +31,18 @@ def match(ground: Ground) -> Match:
 
 def _raw(ground: Ground) -> float:
     """One blocking connection, the sink's own script and chunks; only the calls are timed."""
-    options = SinkOptions(target=parse_url(ground.url), queues=(QUEUE,))
-    connection = BlockingConnection(options.target, ConnectionOptions(), slot_key=_KEYS.tag)
+    options = SinkOptions(target=parse_url(ground.url), queues=(ground.queue,))
+    keys = ground.keys
+    connection = BlockingConnection(options.target, ConnectionOptions(), slot_key=keys.tag)
     connection.ready()
     memory, run_id, took_s = Memory(options.dedup_ttl_s, 3_600), uuid.uuid4().hex, 0.0
     for chunk in _chunks(ground.rows, options.chunk_rows):
         began_s = time.perf_counter()
         telling = Telling(SYSTEM_CLOCK.now_ms(), options.events_cap)
-        call = runs.add(_KEYS, run_id, chunk, limit=ground.rows + 1, memory=memory, telling=telling)
+        call = runs.add(keys, run_id, chunk, limit=ground.rows + 1, memory=memory, telling=telling)
         connection.run(call)
         took_s += time.perf_counter() - began_s
-    _require(connection.run(stream.depth(_KEYS)), ground.rows)
+    _require(connection.run(stream.depth(keys)), ground.rows)
     connection.close()
     return took_s
 
@@ -73,9 +66,9 @@ def _sink(ground: Ground) -> None:
         "concat('customer-', id % 1000) as who",
         "3.5d as due",
     )
-    options = {"redis_url": ground.url, "queue": QUEUE, "maxStreamLen": str(ground.rows + 1)}
+    options = {"redis_url": ground.url, "queue": ground.queue, "maxStreamLen": str(ground.rows + 1)}
     rows.write.format("chasquimq").options(**options).mode("append").save()
-    _require(ground.client.run("XLEN", _KEYS.stream), ground.rows)
+    _require(ground.client.run("XLEN", ground.keys.stream), ground.rows)
 
 
 def _require(found: int, rows: int) -> None:
