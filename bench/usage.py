@@ -21,9 +21,12 @@ _MB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What our processes used; those of the server are not ours."""
+    """What our processes used, and what those used that were left out."""
 
     cpu_s: float = 0.0
+    """Processor time, user and system."""
+    server_cpu_s: float = 0.0
+    """The same of the processes that were left out."""
     python_mb: float = 0.0
     """Of the largest Python process below ours, at its peak."""
     jvm_mb: float = 0.0
@@ -42,17 +45,17 @@ class Watch:
     """Watches this process and all below it for as long as it is entered."""
 
     def __init__(self, without: Iterable[int] = ()) -> None:
-        """`without` are processes below ours that do not count, such as the server."""
+        """`without` are processes below ours that count apart, such as the server."""
         self._without = frozenset(without)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look_on, name="watch", daemon=True)
         self._python_mb = self._jvm_mb = 0.0
-        self._cpu_before_s = 0.0
+        self._before = (0.0, 0.0)
         self.usage = Usage()
 
     def __enter__(self) -> Self:
         """Begin."""
-        self._cpu_before_s = self._look()
+        self._before = self._look()
         self._thread.start()
         return self
 
@@ -66,26 +69,31 @@ class Watch:
         self._over.set()
         self._thread.join()
         # A process that nobody has waited for yet takes its time along; we wait for ours.
-        cpu_s = self._look() - self._cpu_before_s
-        self.usage = Usage(max(0.0, cpu_s), self._python_mb, self._jvm_mb)
+        ours_s, theirs_s = (
+            max(0.0, now - before) for now, before in zip(self._look(), self._before, strict=True)
+        )
+        self.usage = Usage(ours_s, theirs_s, self._python_mb, self._jvm_mb)
 
     def _look_on(self) -> None:
         while not self._over.wait(_LOOK_S):
             self._look()
 
-    def _look(self) -> float:
-        """Note how much memory is in use now; the processor time used so far."""
-        cpu_s = 0.0
-        for each in _tree(os.getpid(), self._without):
-            cpu_s += each.cpu_s
+    def _look(self) -> tuple[float, float]:
+        """Note how much memory is in use now; the processor time used so far, ours and theirs."""
+        ours_s = theirs_s = 0.0
+        for each in _tree(os.getpid()):
+            if each.pid in self._without:
+                theirs_s += each.cpu_s
+                continue
+            ours_s += each.cpu_s
             if each.name == "java":
                 self._jvm_mb = max(self._jvm_mb, each.memory_mb)
             elif each.name.startswith("python") and each.pid != os.getpid():
                 self._python_mb = max(self._python_mb, each.memory_mb)
-        return cpu_s
+        return ours_s, theirs_s
 
 
-def _tree(root: int, without: frozenset[int]) -> Iterator[_Process]:
+def _tree(root: int) -> Iterator[_Process]:
     below: dict[int, list[_Process]] = {}
     found: list[_Process] = []
     for each in _processes():
@@ -94,9 +102,8 @@ def _tree(root: int, without: frozenset[int]) -> Iterator[_Process]:
             found.append(each)
     while found:
         process = found.pop()
-        if process.pid not in without:
-            yield process
-            found += below.get(process.pid, ())
+        yield process
+        found += below.get(process.pid, ())
 
 
 def _processes() -> Iterator[_Process]:

@@ -7,7 +7,18 @@ from bench.rounds import Sample, Spread, ratios
 from bench.spark.ground import Match
 from bench.table import spread, table, thousands
 
-_HEAD = ("what", "rows", "rows/s", "ratio", "target", "us/row", "cpu us/row", "Python MB", "JVM MB")
+_HEAD = (
+    "what",
+    "rows",
+    "rows/s",
+    "ratio",
+    "target",
+    "us/row",
+    "cpu us/row",
+    "server us/row",
+    "Python MB",
+    "JVM MB",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +34,7 @@ class Result:
     target: float | None
     us_per_row: float
     cpu_us_per_row: float
+    server_us_per_row: float
     python_mb: float
     jvm_mb: float
     samples: Sequence[Sample]
@@ -47,6 +59,7 @@ def results(name: str, match: Match, samples: Mapping[str, Sequence[Sample]]) ->
             target=targets.get(rival),
             us_per_row=Spread.of([each.us_per_row for each in taken]).median,
             cpu_us_per_row=Spread.of([each.cpu_us_per_row for each in taken]).median,
+            server_us_per_row=Spread.of([each.server_us_per_row for each in taken]).median,
             python_mb=max(each.usage.python_mb for each in taken),
             jvm_mb=max(each.usage.jvm_mb for each in taken),
             samples=taken,
@@ -70,6 +83,7 @@ def _row(each: Result) -> tuple[str, ...]:
         target,
         f"{each.us_per_row:.2f}",
         f"{each.cpu_us_per_row:.2f}",
+        f"{each.server_us_per_row:.2f}",
         f"{each.python_mb:.0f}",
         f"{each.jvm_mb:.0f}",
     )

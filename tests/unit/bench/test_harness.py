@@ -39,25 +39,27 @@ def test_a_rival_that_says_nothing_is_timed_as_a_whole():
     assert samples["a"][0].wall_s > 0
 
 
-def test_what_processes_below_ours_use_is_seen_and_those_left_out_are_not():
+def test_what_processes_below_ours_use_is_seen_and_what_is_left_out_counts_apart():
     with Watch() as watching:
         subprocess.run([sys.executable, "-c", "sum(range(3_000_000))"], check=True)
     with Watch([os.getpid()]) as blind:
         sum(range(1_000_000))
     assert watching.usage.cpu_s > 0
-    assert blind.usage == Usage()
+    assert blind.usage.cpu_s == 0
+    assert blind.usage.server_cpu_s > 0
 
 
 def test_a_result_says_whether_its_target_was_met():
     def taken(*rates):
-        return [Sample(100, 100 / rate, Usage(0.5, 40, 300)) for rate in rates]
+        return [Sample(100, 100 / rate, Usage(0.5, 0.25, 40, 300)) for rate in rates]
 
     rivals = [Rival("raw", lambda: None), Rival("ours", lambda: None)]
     match = Match(rivals, [Target("ours", 0.5)])
     raw, ours = results("read", match, {"raw": taken(100, 200, 400), "ours": taken(60, 90, 200)})
     assert (raw.ratio, raw.is_met) == (None, True)
     assert (ours.ratio, ours.is_met) == (Spread(0.5, 0.45, 0.6), True)
-    assert (ours.cpu_us_per_row, ours.python_mb, ours.jvm_mb) == (5_000, 40, 300)
+    assert (ours.cpu_us_per_row, ours.server_us_per_row) == (5_000, 2_500)
+    assert (ours.python_mb, ours.jvm_mb) == (40, 300)
     lines = shown([raw, ours]).splitlines()
     assert "0.50 (0.45-0.60)" in lines[3]
     assert "(missed)" not in lines[3]
