@@ -4,8 +4,9 @@
 #   make check    format, lint, types, import layers
 #   make test     the whole suite on every server that can be had; ARGS="..." goes to pytest
 #   make chaos    try to break the promises; ARGS="--minutes 10 --seed 7", `--help` lists more
+#   make bench-spark  Spark beside the raw client, as ratios; ARGS="--large", "--only read", "--json"
 
-.PHONY: help venv demo servers test chaos check fmt clean
+.PHONY: help venv demo servers test chaos bench-spark check fmt clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -26,6 +27,9 @@ test: servers
 chaos: servers
 	@.venv/bin/python -m chaos $(ARGS)
 
+bench-spark: venv
+	@.venv/bin/python -m bench.spark $(ARGS)
+
 check: venv
 	@scripts/check
 
@@ -35,4 +39,4 @@ fmt: venv
 
 clean:
 	rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	find chaos src tests examples scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find bench chaos src tests examples scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

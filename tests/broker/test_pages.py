@@ -34,7 +34,7 @@ def test_entries_come_in_pages_between_two_ids(run, raw, keys):
     for number in range(1, 6):
         raw.client.xadd(keys.events, {"e": str(number)}, id=f"{number}-0")
     page = run(pages.entries(keys.events, "(2-0", "5-0", 2))
-    assert page == [(b"3-0", [b"e", b"3"]), (b"4-0", [b"e", b"4"])]
+    assert page == [[b"3-0", [b"e", b"3"]], [b"4-0", [b"e", b"4"]]]
 
 
 def test_what_is_in_flight_is_known_with_who_has_it(run, raw, keys):

@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from hiredis import ReplyError
 
@@ -11,8 +11,8 @@ from chasquimq.broker.results import Kept
 from chasquimq.wire.ids import StreamId
 from chasquimq.wire.keys import QueueKeys
 
-Entry: TypeAlias = tuple[bytes, list[bytes]]
-"""An entry's id and its fields, flat."""
+Entry: TypeAlias = list[Any]
+"""An entry's id, and its fields, flat: the reply as it is, since many are read."""
 
 FROM_START = b"0"
 """The cursor that a scan begins with, and that says it is over."""
@@ -65,15 +65,7 @@ def head(stream: bytes) -> Call[StreamHead]:
 
 def entries(stream: bytes, first: str, last: str, count: int) -> Call[list[Entry]]:
     """Up to `count` entries between two ids, both included, or excluded where `(` is before one."""
-    return call(
-        "XRANGE",
-        stream,
-        first,
-        last,
-        "COUNT",
-        count,
-        read=lambda reply: [(e[0], e[1]) for e in reply],
-    )
+    return call("XRANGE", stream, first, last, "COUNT", count, read=list)
 
 
 def held(keys: QueueKeys, group: str, first: str, last: str, count: int) -> Call[dict[bytes, Held]]:

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from chasquimq.broker import scripts
 from chasquimq.broker.call import Call, call
 from chasquimq.broker.stream import Telling
+from chasquimq.wire.codec import pack_for_script
 from chasquimq.wire.keys import QueueKeys
 
 ADDED = "1"
@@ -13,8 +15,7 @@ ADDED_BEFORE = "0"
 TAKEN = "T"
 
 
-@dataclass(frozen=True, slots=True)
-class RunJob:
+class RunJob(NamedTuple):
     """A job of a run, due after `delay_ms` or at `run_at_ms`, else now.
 
     `id` must be the same each time the run comes to this job. `is_unique` also keeps it from being
@@ -51,19 +52,15 @@ def add(
     The answer is shorter than `jobs` where the stream held `limit` entries: send the rest again.
     Repeatable, and safe to send from several places at once: the run's set decides.
     """
-    more: list[bytes] = []
+    asked: list[bytes | str | int] = []
     more_keys: list[bytes] = []
     for job in jobs:
-        more += (
-            job.id.encode(),
-            job.name.encode(),
-            job.envelope,
-            b"1" if job.is_unique else b"0",
-            b"%d" % job.delay_ms,
-            b"" if job.run_at_ms is None else b"%d" % job.run_at_ms,
-        )
-        if job.is_unique or job.delay_ms > 0 or job.run_at_ms is not None:
-            more_keys += (keys.delayed_index(job.id), keys.dedup_marker(job.id))
+        job_id, envelope, name, delay_ms, run_at_ms, is_unique = job
+        is_timed = delay_ms > 0 or run_at_ms is not None
+        asked += (job_id, name, envelope, int(is_unique), delay_ms)
+        asked.append("" if run_at_ms is None else run_at_ms)
+        if is_unique or is_timed:
+            more_keys += (keys.delayed_index(job_id), keys.dedup_marker(job_id))
     return scripts.ADD_RUN.call(
         {
             "stream": keys.stream,
@@ -78,11 +75,12 @@ def add(
             "ts_ms": telling.ts_ms,
             "events_cap": telling.cap,
             "grace_s": memory.grace_s,
+            # Packed, and not six arguments a job: less work here and at the server.
+            "jobs": pack_for_script(asked),
         },
         read=bytes.decode,
         repeatable=True,
         more_keys=more_keys,
-        more_arguments=more,
     )
 
 

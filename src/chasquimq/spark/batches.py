@@ -1,6 +1,7 @@
 """Columns of Python values to Arrow record batches of just the schema that Spark expects."""
 
-from collections.abc import Mapping, Sequence
+import gc
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -14,6 +15,25 @@ Columns: TypeAlias = Mapping[str, Sequence[Any]]
 _MS = pa.int64()
 _US_PER_MS = 1_000
 _LAST_MS = (1 << 63) // _US_PER_MS
+
+
+def uncollected(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same batches; while one is made, Python does not look for cycles of garbage.
+
+    A page of entries is some ten thousand lists, and none of them a cycle: looking through them
+    again and again is a quarter of all work.
+    """
+    while True:
+        was_enabled = gc.isenabled()
+        gc.disable()
+        try:
+            made = next(batches, None)
+        finally:
+            if was_enabled:
+                gc.enable()
+        if made is None:
+            return
+        yield made
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:

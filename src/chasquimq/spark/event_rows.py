@@ -30,34 +30,56 @@ _NUMBERS = {
 _FIELDS = _TEXTS | _NUMBERS
 _ALL = ("queue", "entry_id", "entry_at", "entry_seq", *_FIELDS.values(), "lost", "headers")
 _INT64_MAX = (1 << 63) - 1
+_MS_DIGITS = 13
 
 
 def event_columns(queue: str, page: Sequence[Entry], wanted: frozenset[str]) -> Columns:
-    """The wanted columns of a page. Never raises: a number that is none becomes null."""
+    """The wanted columns of a page, which is in the order of its stream and not empty.
+
+    Never raises: a number that is none becomes null.
+    """
     size = len(page)
-    found: dict[bytes, list[bytes | None]] = {key: [None] * size for key in _FIELDS}
     headers: list[dict[str, str]] | None = [{} for _ in page] if "headers" in wanted else None
-    for row, (_, fields) in enumerate(page):
-        for at in range(0, len(fields) - 1, 2):
-            column = found.get(fields[at])
-            if column is None:
-                if headers is not None:
-                    headers[row].setdefault(_decoded(fields[at]), _decoded(fields[at + 1]))
-            elif column[row] is None:
-                column[row] = fields[at + 1]
-    columns: dict[str, Sequence[object]] = {
-        name: _texts(found[key]) for key, name in _TEXTS.items() if name in wanted
-    }
-    for key, name in _NUMBERS.items():
-        if name in wanted:
-            columns[name] = _numbers(found[key])
+    found = _fields(page, headers)
+    columns: dict[str, Sequence[object]] = {}
+    for known, kind, convert in (
+        (_TEXTS, pa.string(), _texts),
+        (_NUMBERS, pa.int64(), _numbers),
+    ):
+        for key, name in known.items():
+            if name in wanted:
+                raw = found.get(key)
+                columns[name] = pa.nulls(size, kind) if raw is None else convert(raw)
     if wanted & {"entry_id", "entry_at", "entry_seq"}:
         columns |= _ids([entry_id for entry_id, _ in page])
-    columns["queue"] = [queue] * size
-    columns["lost"] = [None] * size
+    columns["queue"] = pa.repeat(queue, size)
+    columns["lost"] = pa.nulls(size, pa.int64())
     if headers is not None:
-        columns["headers"] = [list(each.items()) for each in headers]
+        columns["headers"] = [list(reversed(each.items())) for each in headers]
     return columns
+
+
+def _fields(
+    page: Sequence[Entry], headers: list[dict[str, str]] | None
+) -> dict[bytes, list[bytes | None]]:
+    """The values of each known field that any event of the page has; the others go to headers.
+
+    From the last field to the first, so that the first of equal ones counts.
+    """
+    size = len(page)
+    found: dict[bytes, list[bytes | None]] = {}
+    for row, (_, fields) in enumerate(page):
+        backwards = reversed(fields)
+        for value, key in zip(backwards, backwards, strict=False):
+            try:
+                found[key][row] = value
+            except KeyError:
+                if key in _FIELDS:
+                    found[key] = [None] * size
+                    found[key][row] = value
+                elif headers is not None:
+                    headers[row][_decoded(key)] = _decoded(value)
+    return found
 
 
 def loss_columns(queue: str, loss: Loss) -> Columns:
@@ -76,21 +98,35 @@ def loss_columns(queue: str, loss: Loss) -> Columns:
 
 
 def _ids(raw: list[bytes]) -> dict[str, Sequence[object]]:
-    parts = [each.partition(b"-") for each in raw]
-    return {
-        "entry_id": _texts(raw),
-        "entry_at": _numbers([ms for ms, _, _ in parts]),
-        "entry_seq": _numbers([seq for _, _, seq in parts]),
-    }
+    texts = pa.array(raw, pa.binary()).cast(pa.string())
+    try:
+        ms, seq = _cut(texts, raw)
+    except pa.ArrowInvalid:
+        parts = [each.partition(b"-") for each in raw]
+        ms, seq = _numbers([ms for ms, _, _ in parts]), _numbers([seq for _, _, seq in parts])
+    return {"entry_id": texts, "entry_at": ms, "entry_seq": seq}
+
+
+def _cut(texts: pa.Array, raw: list[bytes]) -> tuple[pa.Array, pa.Array]:
+    """The two numbers of ids whose first has 13 digits, as milliseconds have from 2001 to 2286."""
+    # Ids ascend: what is true of the first and the last is true of all.
+    if any(each.find(b"-") != _MS_DIGITS for each in (raw[0], raw[-1])):
+        msg = "ids of another length"
+        raise pa.ArrowInvalid(msg)
+    return (
+        pc.utf8_slice_codeunits(texts, 0, _MS_DIGITS).cast(pa.int64()),
+        pc.utf8_slice_codeunits(texts, _MS_DIGITS + 1).cast(pa.int64()),
+    )
 
 
 def _texts(raw: Sequence[bytes | None]) -> pa.Array:
     """Text, empty as null: an absent field and an empty one mean the same."""
+    if b"" in raw:
+        raw = [each or None for each in raw]
     try:
-        texts = pa.array(raw, pa.binary()).cast(pa.string())
+        return pa.array(raw, pa.binary()).cast(pa.string())
     except pa.ArrowInvalid:
-        texts = pa.array([None if each is None else _decoded(each) for each in raw], pa.string())
-    return pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
+        return pa.array([None if each is None else _decoded(each) for each in raw], pa.string())
 
 
 def _numbers(raw: Sequence[bytes | None]) -> pa.Array:

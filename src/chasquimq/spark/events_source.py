@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 from chasquimq.broker.pages import StreamHead
 from chasquimq.errors import ConfigError
 from chasquimq.spark import schemas
-from chasquimq.spark.batches import arrow_schema, batch
+from chasquimq.spark.batches import arrow_schema, batch, uncollected
 from chasquimq.spark.event_rows import event_columns, loss_columns
 from chasquimq.spark.links import Links
 from chasquimq.spark.offsets import Offset, end_of, from_json, to_json
@@ -91,7 +91,7 @@ class EventsReader(DataSourceReader):
         # Spark makes up a partition of its own where we gave none.
         if partition.value is None:
             return iter(())
-        return read_events(self._options, self._schema, partition.value)
+        return uncollected(read_events(self._options, self._schema, partition.value))
 
 
 class EventsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -145,7 +145,7 @@ class EventsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The events of one range."""
-        return read_events(self._options, self._schema, partition.value)
+        return uncollected(read_events(self._options, self._schema, partition.value))
 
     def stop(self) -> None:
         """Close the connections; Spark does not always get to this."""

@@ -3,6 +3,7 @@
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -157,9 +158,11 @@ def add_rows(
 ) -> Written:
     """Add rows in chunks, waiting while the queue is full; memory holds one chunk at a time."""
     keys = QueueKeys(options.queues[0])
-    maker = JobMaker(plan, options, run_id, partition)
     added = 0
-    with Links(options.target) as links:
+    with (
+        closing(JobMaker(plan, options, run_id, partition)) as maker,
+        Links(options.target) as links,
+    ):
         for chunk in _chunks(maker, batches, options.chunk_rows):
             added += _add(links, keys, options, run_id, chunk)
     return Written(run_id, added)

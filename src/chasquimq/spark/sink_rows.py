@@ -1,8 +1,8 @@
 """Rows of a table to jobs: which column means what, and an id that is the same every time."""
 
-import base64
 import hashlib
 import json
+from binascii import b2a_base64
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -20,7 +20,9 @@ from pyspark.sql.types import (
 
 from chasquimq.broker.runs import RunJob
 from chasquimq.errors import ConfigError
+from chasquimq.spark.counts import Counts
 from chasquimq.spark.options import SinkOptions
+from chasquimq.spark.values import values
 from chasquimq.wire.codec import pack
 from chasquimq.wire.entry import MAX_NAME_BYTES
 from chasquimq.wire.envelope import encode_with_retry
@@ -43,6 +45,11 @@ MEANINGS: dict[str, tuple[tuple[type[DataType], ...], str]] = {
 """Columns that are not payload, the types they may have, and how to say that."""
 
 _US_PER_MS = 1_000
+_DIGEST_BYTES = 15
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
+# A character has at most four bytes.
+_SURELY_SHORT = MAX_NAME_BYTES // 4
+_NO_RULES = (None, None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +90,8 @@ class JobMaker:
 
     An id is made of the run, the partition, what is in the row, and how many equal rows came before
     it here. So a retried task adds nothing twice even where its rows come in another order, as they
-    do after a shuffle. Costs about 70 bytes a row while the task runs; rows with a `job_id` none.
+    do after a shuffle. `Counts` has the equal rows, in memory that does not grow; rows with a
+    `job_id` need none of it.
     """
 
     def __init__(self, plan: Layout, options: SinkOptions, run_id: str, partition: int) -> None:
@@ -91,70 +99,65 @@ class JobMaker:
         self._plan = plan
         self._options = options
         self._key = hashlib.blake2b(f"{partition}/{run_id}".encode()).digest()
-        self._seen: set[bytes] = set()
-        self._repeated: dict[bytes, int] = {}
+        self._keyed = hashlib.blake2b(digest_size=_DIGEST_BYTES, key=self._key)
+        self._counts = Counts()
         self._backoffs: dict[Any, BackoffSpec] = {}
+
+    def close(self) -> None:
+        """Give up what was kept of the rows."""
+        self._counts.close()
 
     def jobs(self, batch: pa.RecordBatch, now_ms: int) -> Iterator[RunJob]:
         """The jobs of one batch; `ValueError` names the row's column and what is wrong."""
-        count = batch.num_rows
-        empty = [None] * count
+        empty = [None] * batch.num_rows
         given = {name: _values(batch.column(name), name) for name in self._plan.special}
-        name, job_id, delay_ms, run_at, attempts, backoff = (
-            given.get(each, empty) for each in MEANINGS
-        )
-        for row, data in enumerate(self._payloads(batch)):
-            yield self._job(
-                pack(data, name="payload"),
-                (name[row], delay_ms[row], run_at[row], attempts[row], backoff[row]),
-                job_id[row],
-                now_ms,
-            )
+        name, job_id, *times_and_rules = (given.get(each, empty) for each in MEANINGS)
+        rows = zip(name, *times_and_rules, strict=True)
+        for data, chosen_id, rules in zip(self._payloads(batch), job_id, rows, strict=True):
+            yield self._job(pack(data, name="payload"), rules, chosen_id, now_ms)
 
     def _payloads(self, batch: pa.RecordBatch) -> Iterator[Any]:
         names = self._plan.payload
-        columns = [batch.column(name).to_pylist(maps_as_pydicts="strict") for name in names]
+        columns = [values(batch.column(name)) for name in names]
         if self._plan.is_whole:
-            yield from columns[0]
-        elif not columns:
-            yield from ({} for _ in range(batch.num_rows))
-        else:
-            for values in zip(*columns, strict=True):
-                yield dict(zip(names, values, strict=True))
+            return iter(columns[0])
+        if not columns:
+            return ({} for _ in range(batch.num_rows))
+        return (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
 
     def _job(
         self, payload: bytes, rules: tuple[Any, ...], chosen_id: str | None, now_ms: int
     ) -> RunJob:
-        name, delay_ms, run_at_ms, attempts, backoff = rules
-        name = name or self._options.job_name
-        if len(name.encode()) > MAX_NAME_BYTES:
+        name = rules[0] or self._options.job_name
+        if len(name) > _SURELY_SHORT and len(name.encode()) > MAX_NAME_BYTES:
             _refuse_row("name", name, f"at most {MAX_NAME_BYTES} bytes of UTF-8")
-        if delay_ms is not None and delay_ms < 0:
-            _refuse_row("delay_ms", delay_ms, "0 or more")
         if chosen_id is not None and not chosen_id.strip():
             _refuse_row("job_id", chosen_id, "text that is not blank, or null")
-        retry = self._retry(attempts, backoff)
         job_id = chosen_id or self._id(pack([payload, *rules]))
+        delay_ms, run_at_ms, retry = 0, None, None
+        if rules[1:] != _NO_RULES:
+            _, delay_ms, run_at_ms, attempts, backoff = rules
+            if delay_ms is not None and delay_ms < 0:
+                _refuse_row("delay_ms", delay_ms, "0 or more")
+            retry = self._retry(attempts, backoff)
         envelope = encode_with_retry(job_id, payload, now_ms, retry)
         if len(envelope) > self._options.max_payload_bytes:
             size = f"a job of {len(envelope)} bytes"
             _refuse_row(
                 "payload", size, f"at most maxPayloadBytes, {self._options.max_payload_bytes}"
             )
-        return RunJob(
-            job_id, envelope, name, delay_ms or 0, run_at_ms, is_unique=chosen_id is not None
-        )
+        return RunJob(job_id, envelope, name, delay_ms or 0, run_at_ms, chosen_id is not None)
 
     def _id(self, content: bytes) -> str:
-        digest = hashlib.blake2b(content, digest_size=15, key=self._key).digest()
-        if digest in self._seen:
-            count = self._repeated[digest] = self._repeated.get(digest, 0) + 1
+        hashed = self._keyed.copy()
+        hashed.update(content)
+        digest = hashed.digest()
+        count = self._counts.note(digest)
+        if count:
             again = digest + count.to_bytes(8, "big")
-            digest = hashlib.blake2b(again, digest_size=15, key=self._key).digest()
-        else:
-            self._seen.add(digest)
+            digest = hashlib.blake2b(again, digest_size=_DIGEST_BYTES, key=self._key).digest()
         # Not the shape of a ULID, whose first characters would be read as a time.
-        return "s-" + base64.urlsafe_b64encode(digest).decode()
+        return "s-" + b2a_base64(digest, newline=False).translate(_URL_SAFE).decode()
 
     def _retry(self, attempts: int | None, backoff: object) -> RetryOverride | None:
         if attempts is None and backoff is None:
@@ -188,7 +191,7 @@ def _values(column: pa.Array, name: str) -> list[Any]:
     if name == "run_at" and pa.types.is_timestamp(column.type):
         micros = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).to_pylist()
         return [None if each is None else each // _US_PER_MS for each in micros]
-    return column.to_pylist(maps_as_pydicts="strict")  # type: ignore[no-any-return]
+    return values(column)
 
 
 def _refuse(problem: str) -> NoReturn:

@@ -108,12 +108,39 @@ def test_anything_a_payload_can_hold_is_json(value, text):
 def test_events_with_numbers_beyond_every_column_are_still_rows():
     huge = str((1 << 64) - 1).encode()
     fields = [b"e", b"x", b"ts", huge, b"attempt", str(1 << 40).encode(), b"wait_ms", huge]
-    page = [(huge + b"-" + huge, fields), (b"5-1", [b"e", b"y", b"ts", b"7", b"attempt", b"2"])]
+    page = [[b"5-1", [b"e", b"y", b"ts", b"7", b"attempt", b"2"]], [huge + b"-" + huge, fields]]
     schema = arrow_schema(schemas.struct(schemas.EVENTS))
-    odd, even = batch(schema, event_columns("q", page, frozenset(schema.names))).to_pylist()
+    even, odd = batch(schema, event_columns("q", page, frozenset(schema.names))).to_pylist()
     assert [odd[name] for name in ("entry_at", "entry_seq", "event_at", "attempt", "wait_ms")] == [
         None
     ] * 5
     assert (even["event_at"], even["attempt"]) == (datetime.fromtimestamp(0.007, UTC), 2)
     [gap] = batch(schema, loss_columns("q", Loss(StreamId.MAX, "gone"))).to_pylist()
     assert (gap["event"], gap["entry_at"]) == ("data-loss", None)
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        [(5, 1), (7, 2)],
+        [(999_999_999_999, 3), (1_000_000_000_000, 0)],
+        [(1_767_225_600_000, 0), (1_767_225_600_000, 12), (1_767_225_600_001, 0)],
+        [(1_767_225_600_000, 0), (10_000_000_000_000, 4)],
+        [(10_000_000_000_000, 123), (10_000_000_000_000, 124)],
+    ],
+)
+def test_an_entry_id_of_any_length_gives_its_time_and_its_place(ids):
+    page = [[b"%d-%d" % each, [b"e", b"x"]] for each in ids]
+    wanted = frozenset(("entry_id", "entry_at", "entry_seq"))
+    found = event_columns("q", page, wanted)
+    assert found["entry_id"].to_pylist() == [f"{ms}-{seq}" for ms, seq in ids]
+    assert found["entry_at"].to_pylist() == [ms for ms, _ in ids]
+    assert found["entry_seq"].to_pylist() == [seq for _, seq in ids]
+
+
+def test_the_first_of_equal_fields_counts_and_an_empty_one_is_none():
+    fields = [b"e", b"x", b"e", b"y", b"n", b"", b"zone", b"a", b"zone", b"b", b"hop", b"1"]
+    found = event_columns("q", [[b"5-1", fields]], frozenset(("event", "name", "headers")))
+    assert found["event"].to_pylist() == ["x"]
+    assert found["name"].to_pylist() == [None]
+    assert found["headers"] == [[("zone", "a"), ("hop", "1")]]

@@ -1,0 +1,1 @@
+"""Spark beside the raw blocking client: the same reads, writes and work, with and without it."""
