@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -53,12 +54,38 @@ class Layout:
     payload: tuple[str, ...]
     is_whole: bool
     """Whether the one payload column is the payload, rather than a map of all of them."""
+    origin: str | None = None
+    """The column that says where a row is from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unfit:
+    """A row that cannot be a job."""
+
+    origin: str | None
+    row: int
+    """Its place among those of the origin, or of the task, from 1."""
+    problem: str
+
+    def __str__(self) -> str:
+        """What is wrong, and where."""
+        return (
+            self.problem
+            if self.origin is None
+            else f"{self.problem}, row {self.row} of {self.origin}"
+        )
 
 
 def layout(schema: StructType, options: SinkOptions) -> Layout:
     """Look at the columns, before anything is written; `ConfigError` if they will not do."""
     names = schema.fieldNames()
-    special = tuple(name for name in names if name in MEANINGS and name != options.payload_column)
+    origin = options.origin_column
+    if origin is not None and (
+        origin not in names or not isinstance(schema[origin].dataType, StringType)
+    ):
+        _refuse(f"option 'originColumn' is {origin!r}: use a column of text of {', '.join(names)}")
+    chosen = options.payload_column
+    special = tuple(name for name in names if name in MEANINGS and name not in {chosen, origin})
     for name in special:
         kinds, rule = MEANINGS[name]
         found = schema[name].dataType
@@ -66,16 +93,15 @@ def layout(schema: StructType, options: SinkOptions) -> Layout:
             _refuse(f"column {name!r} is {found.simpleString()}: it must be {rule}")
     if {"delay_ms", "run_at"} <= set(special):
         _refuse("columns 'delay_ms' and 'run_at' are both there: leave one out")
-    rest = tuple(name for name in names if name not in special)
-    chosen = options.payload_column
+    rest = tuple(name for name in names if name not in special and name != origin)
     if chosen is None:
-        return Layout(special, rest, is_whole=False)
+        return Layout(special, rest, is_whole=False, origin=origin)
     if chosen not in names:
         _refuse(f"option 'payloadColumn' is {chosen!r}: use one of {', '.join(names)}")
     if len(rest) > 1:
         others = ", ".join(name for name in rest if name != chosen)
         _refuse(f"columns {others} are neither the payload {chosen!r} nor known: drop them")
-    return Layout(special, rest, is_whole=True)
+    return Layout(special, rest, is_whole=True, origin=origin)
 
 
 class JobMaker:
@@ -84,32 +110,59 @@ class JobMaker:
     An id is made of the run, the partition, what is in the row, and how many equal rows came before
     it here. So a retried task adds nothing twice even where its rows come in another order, as they
     do after a shuffle. Costs about 70 bytes a row while the task runs; rows with a `job_id` none.
+
+    With an origin an id is made of the run, the origin and the row's place there: it does not
+    depend on how rows are spread over tasks, and costs nothing, but the order must be the same.
     """
 
     def __init__(self, plan: Layout, options: SinkOptions, run_id: str, partition: int) -> None:
         """`run_id` must be the same when the run is repeated, and `partition` for the same rows."""
         self._plan = plan
         self._options = options
-        self._key = hashlib.blake2b(f"{partition}/{run_id}".encode()).digest()
+        where = "" if plan.origin else partition
+        self._key = hashlib.blake2b(f"{where}/{run_id}".encode()).digest()
+        self._places: Counter[str | None] = Counter()
         self._seen: set[bytes] = set()
         self._repeated: dict[bytes, int] = {}
         self._backoffs: dict[Any, BackoffSpec] = {}
 
     def jobs(self, batch: pa.RecordBatch, now_ms: int) -> Iterator[RunJob]:
         """The jobs of one batch; `ValueError` names the row's column and what is wrong."""
+        for made in self.attempts(batch, now_ms):
+            if isinstance(made, Unfit):
+                raise ValueError(str(made))  # noqa: TRY004 -- the type of the row is right
+            yield made
+
+    def attempts(self, batch: pa.RecordBatch, now_ms: int) -> Iterator[RunJob | Unfit]:
+        """For each row of one batch its job, or why it cannot be one."""
         count = batch.num_rows
         empty = [None] * count
         given = {name: _values(batch.column(name), name) for name in self._plan.special}
         name, job_id, delay_ms, run_at, attempts, backoff = (
             given.get(each, empty) for each in MEANINGS
         )
+        origins = (
+            empty if self._plan.origin is None else batch.column(self._plan.origin).to_pylist()
+        )
         for row, data in enumerate(self._payloads(batch)):
-            yield self._job(
-                pack(data, name="payload"),
-                (name[row], delay_ms[row], run_at[row], attempts[row], backoff[row]),
-                job_id[row],
-                now_ms,
-            )
+            origin = origins[row]
+            self._places[origin] += 1
+            try:
+                job = self._job(
+                    pack(data, name="payload"),
+                    (name[row], delay_ms[row], run_at[row], attempts[row], backoff[row]),
+                    job_id[row],
+                    now_ms,
+                    origin,
+                )
+            except (TypeError, ValueError) as error:
+                yield Unfit(origin, self._places[origin], str(error))
+            else:
+                yield job
+
+    def place(self, origin: str | None) -> int:
+        """How many rows of an origin have come; of the whole task if rows have none."""
+        return self._places[origin]
 
     def _payloads(self, batch: pa.RecordBatch) -> Iterator[Any]:
         names = self._plan.payload
@@ -123,7 +176,12 @@ class JobMaker:
                 yield dict(zip(names, values, strict=True))
 
     def _job(
-        self, payload: bytes, rules: tuple[Any, ...], chosen_id: str | None, now_ms: int
+        self,
+        payload: bytes,
+        rules: tuple[Any, ...],
+        chosen_id: str | None,
+        now_ms: int,
+        origin: str | None,
     ) -> RunJob:
         name, delay_ms, run_at_ms, attempts, backoff = rules
         name = name or self._options.job_name
@@ -134,7 +192,7 @@ class JobMaker:
         if chosen_id is not None and not chosen_id.strip():
             _refuse_row("job_id", chosen_id, "text that is not blank, or null")
         retry = self._retry(attempts, backoff)
-        job_id = chosen_id or self._id(pack([payload, *rules]))
+        job_id = chosen_id or self._id(payload, rules, origin)
         envelope = encode_with_retry(job_id, payload, now_ms, retry)
         if len(envelope) > self._options.max_payload_bytes:
             size = f"a job of {len(envelope)} bytes"
@@ -145,16 +203,21 @@ class JobMaker:
             job_id, envelope, name, delay_ms or 0, run_at_ms, is_unique=chosen_id is not None
         )
 
-    def _id(self, content: bytes) -> str:
-        digest = hashlib.blake2b(content, digest_size=15, key=self._key).digest()
-        if digest in self._seen:
-            count = self._repeated[digest] = self._repeated.get(digest, 0) + 1
-            again = digest + count.to_bytes(8, "big")
-            digest = hashlib.blake2b(again, digest_size=15, key=self._key).digest()
+    def _id(self, payload: bytes, rules: tuple[Any, ...], origin: str | None) -> str:
+        if self._plan.origin is not None:
+            digest = self._digest(pack([origin, self._places[origin]]))
         else:
-            self._seen.add(digest)
+            digest = self._digest(pack([payload, *rules]))
+            if digest in self._seen:
+                count = self._repeated[digest] = self._repeated.get(digest, 0) + 1
+                digest = self._digest(digest + count.to_bytes(8, "big"))
+            else:
+                self._seen.add(digest)
         # Not the shape of a ULID, whose first characters would be read as a time.
         return "s-" + base64.urlsafe_b64encode(digest).decode()
+
+    def _digest(self, content: bytes) -> bytes:
+        return hashlib.blake2b(content, digest_size=15, key=self._key).digest()
 
     def _retry(self, attempts: int | None, backoff: object) -> RetryOverride | None:
         if attempts is None and backoff is None:
