@@ -126,7 +126,7 @@ def test_rows_that_cannot_be_jobs_are_all_found_before_anything_is_added(backfil
         2,
     ):
         assert problem in told
-        assert told.endswith(f"row {row} of {path.as_uri()}")
+        assert told.endswith(f", row {row} of file:{path}")
     with pytest.raises(BackfillError, match="5 of 6 rows cannot be jobs, so nothing was added"):
         filling.run()
     assert queue.counts().delayed == queue.counts().waiting == 0
@@ -190,11 +190,16 @@ def test_a_table_of_the_catalog_is_a_source(spark, backfill, jobs):
 @pytest.mark.parametrize(
     ("source", "given", "words"),
     [
-        ("nothing.csv", {}, "nothing.csv cannot be read: .*does not exist"),
+        ("nothing.csv", {}, "nothing.csv cannot be read: Path does not exist: file:"),
         ("what", {}, "format of 'what' cannot be told from its ending, and there is no table"),
+        ("b.json", {}, "no line of json .*b.json is an object of JSON: .*multiLine=true"),
         (["a.csv", "b.json"], {}, "files of several formats, csv, json"),
         ([], {}, "name a file, a folder, a glob or a table"),
-        ("a.csv", {"schema": "id nonsense("}, "cannot be read: .*PARSE_SYNTAX_ERROR"),
+        (
+            "a.csv",
+            {"schema": "id nonsense("},
+            "cannot be read: Syntax error .* Look at path, format",
+        ),
         (
             "a.csv",
             {"columns": Columns(job_id="no")},
@@ -210,6 +215,7 @@ def test_what_will_not_do_is_refused_before_a_row_is_read(
     backfill, tmp_path, monkeypatch, source, given, words
 ):
     (tmp_path / "a.csv").write_text("id,run_at\n1,2\n")
+    (tmp_path / "b.json").write_text('[\n{\n"id":\n1\n}\n]\n')
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match=words):
         backfill(source, **given)

@@ -18,7 +18,7 @@ pytestmark = SPARK_MARKS
 
 ROWS = 3_000
 # Other than in the session that goes on: files are cut into many small parts, by three cores.
-CONF = SMALL | {"spark.master": "local[3]", "spark.sql.files.maxPartitionBytes": "4096"}
+CONF = SMALL | {"spark.master": "local[3]", "spark.sql.files.maxPartitionBytes": "10000"}
 
 
 def test_killed_midway_the_same_command_adds_the_rest_and_each_row_once(
@@ -37,7 +37,7 @@ def test_killed_midway_the_same_command_adds_the_rest_and_each_row_once(
         [sys.executable, "-m", "chasquimq", *line, "--rate", "600", *conf],
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
     ) as killed:  # fmt: skip
-        eventually_sync(lambda: queue.counts().waiting > 500 or killed.poll() is not None, 120)
+        eventually_sync(lambda: queue.counts().waiting > 500 or killed.poll() is not None, 180)
         assert killed.poll() is None, killed.communicate()
         os.killpg(killed.pid, signal.SIGKILL)
         told = killed.communicate()[1]

@@ -27,7 +27,7 @@ from chasquimq.spark import session
 from chasquimq.spark.links import Links
 from chasquimq.spark.options import SinkOptions, read_options
 from chasquimq.spark.sink_rows import layout
-from chasquimq.spark.source import URL_SETTING
+from chasquimq.spark.source import server_of
 from chasquimq.wire.keys import QueueKeys
 
 # Of these Spark makes the size of the parts that it cuts files into.
@@ -107,6 +107,7 @@ class Backfill:
         `name` is that of all jobs, or of those whose name column is null. `rate` is jobs added in a
         second by all tasks together. `options` are the reader's, `sink` more options of the sink.
         """
+        self._keys = QueueKeys(queue)
         self._spark = spark or session()
         self._columns = columns or Columns()
         self._source: Source | None = None
@@ -119,7 +120,6 @@ class Backfill:
             frame = self._source.read(self._spark)
         self._frame = shaped(frame, self._columns, name)
         self.run_id = run_id or self._derived(queue, name)
-        self._keys = QueueKeys(queue)
         self._sink = self._sink_options(queue, redis_url, name, rate, sink or {})
         self._options = read_options(SinkOptions, self._sink)
         layout(self._rows.schema, self._options)
@@ -150,14 +150,11 @@ class Backfill:
         began_s = monotonic_s()
         with Links(self._options.target) as links:
             record = self._begun(links, anew=anew)
-            run_id = record.run_id(self.run_id)
-            before = record.rows if record.is_done else links.run(
-                self._keys, runs.added(self._keys, run_id)
-            )  # fmt: skip
             if record.is_done:
-                return Filled(
-                    self.run_id, record.rows, 0, record.added, record.rows - record.added, 0
-                )
+                taken = record.rows - record.added
+                return Filled(self.run_id, record.rows, 0, record.added, taken, 0.0)
+            run_id = record.run_id(self.run_id)
+            before = links.run(self._keys, runs.added(self._keys, run_id))
             self._refuse_forgotten(record, before)
             watch = Watch(self._options, self._keys, record, self.run_id, on_progress)
             with told_plainly(f"run {self.run_id!r} broke off"), watch, self._cut(record):
@@ -299,7 +296,7 @@ class Backfill:
                     f"option {key!r} of the sink is chosen by the backfill: use its own argument"
                 )
         found = dict(more) | {"queue": queue, "runId": self.run_id}
-        url = redis_url or self._spark.conf.get(URL_SETTING, None)
+        url = server_of(self._spark, redis_url)
         for key, value in (("redis_url", url), ("jobName", name), ("maxJobsPerSec", rate)):
             if value is not None:
                 found[key] = str(value)

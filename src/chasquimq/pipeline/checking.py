@@ -75,9 +75,7 @@ def first_jobs(frame: DataFrame, options: SinkOptions, run_id: str, count: int) 
     table = frame.drop(PROBLEM).limit(count).toArrow()
     maker = JobMaker(layout(frame.drop(PROBLEM).schema, options), options, run_id, 0)
     found = [
-        made
-        for batch in table.to_batches()
-        for made in maker.attempts(batch, SYSTEM_CLOCK.now_ms())
+        made for batch in table.to_batches() for made in maker.jobs(batch, SYSTEM_CLOCK.now_ms())
     ]
     return [_planned(each) for each in found if isinstance(each, RunJob)]
 
@@ -99,13 +97,13 @@ def _examined(
         problems = batch.column(PROBLEM).to_pylist()
         places = batch.column(plan.origin).to_pylist() if plan.origin else [None] * len(problems)
         answer: list[dict[str, object]] = []
-        for at, made in enumerate(maker.attempts(batch, SYSTEM_CLOCK.now_ms())):
+        for at, made in enumerate(maker.jobs(batch, SYSTEM_CLOCK.now_ms())):
             problem = problems[at] or (made.problem if isinstance(made, Unfit) else None)
             if problem is None:
                 answer.append(_FIT)
                 continue
             count += 1
-            place = {"origin": places[at], "row": maker.place(places[at]), "problem": problem}
+            place = {"origin": places[at], "row": maker.rows_of(places[at]), "problem": problem}
             answer.append({"is_unfit": True, "shown": place if count <= _MOST_SHOWN else None})
         yield pa.array(answer, _ARROW_SEEN)
 

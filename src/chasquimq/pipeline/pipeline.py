@@ -26,6 +26,7 @@ from chasquimq.pipeline.steps import Done, Steps, touched
 from chasquimq.pipeline.summary import Summary, summary
 from chasquimq.pipeline.tables import BRONZE, TABLES
 from chasquimq.spark import session
+from chasquimq.spark.source import server_of
 
 
 class Pipeline:
@@ -141,7 +142,8 @@ class Pipeline:
             "maxOffsetsPerTrigger": str(max_events),
             "failOnDataLoss": str(fail_on_data_loss).lower(),
         }
-        return options if redis_url is None else options | {"redis_url": redis_url}
+        url = server_of(self._lake.spark, redis_url)
+        return options if url is None else options | {"redis_url": url}
 
     def _beginnings(self, queues: Sequence[str]) -> str:
         """Where a new query begins: behind what bronze has, should its checkpoint be lost."""

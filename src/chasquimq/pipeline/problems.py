@@ -12,7 +12,14 @@ from chasquimq.errors import BackfillError, ChasquiError
 
 _OURS = re.compile(r"chasquimq\.(?:errors\.)?(\w+Error): ([^\n]*?) \[CMQ-\d+\]")
 _A_ROW = re.compile(r"^ValueError: ([^\n]+)$", re.MULTILINE)
+_CODES = re.compile(r"^\[[A-Z_.]+\] |\s*SQLSTATE: \w+.*$")
 _CLASS = re.compile(r"^(?:Caused by: )?(?:[\w$]+\.)+[\w$]+(?:Exception|Error): ")
+
+
+def first_line(error: Exception) -> str:
+    """What Spark says first, without its own codes."""
+    line = str(error).strip().split("\n", 1)[0]
+    return _CODES.sub("", line)
 
 
 def ours(error: Exception) -> ChasquiError | None:

@@ -18,7 +18,7 @@ from pyspark.sql.types import (
 )
 
 from chasquimq.errors import ConfigError
-from chasquimq.pipeline.sources import CORRUPT, metadata
+from chasquimq.pipeline.sources import CORRUPT, origin_of
 from chasquimq.spark.sink_rows import MEANINGS
 
 PAYLOAD = "payload"
@@ -59,7 +59,7 @@ def shaped(frame: DataFrame, columns: Columns, fixed_name: str | None) -> DataFr
     if "name" in chosen and fixed_name is None:
         nameless = f"column {chosen['name']!r} is null and names no job: fill it, or give a name"
         problems.append(F.when(_col(chosen["name"]).isNull(), F.lit(nameless)))
-    origin = metadata(frame)
+    origin = origin_of(frame)
     return frame.select(
         *lifted,
         *_payload(present, chosen, columns.payload),

@@ -17,6 +17,7 @@ from pyspark.sql.types import StringType, StructType
 
 from chasquimq.errors import ConfigError
 from chasquimq.pipeline.places import resolved
+from chasquimq.pipeline.problems import first_line
 
 CORRUPT = "__chasquimq_corrupt"
 """The column that holds a row which does not fit the others."""
@@ -66,17 +67,23 @@ class Source:
             if self.file_format not in _OF_TEXT:
                 return frame
             columns = StructType(frame.schema.fields)
+            if columns.fieldNames() == [CORRUPT]:
+                _refuse(
+                    f"no line of {self.shown} is an object of JSON: if one goes over several "
+                    "lines, give the option multiLine=true"
+                )
             if CORRUPT not in columns.fieldNames():
                 columns = columns.add(CORRUPT, StringType())
             return self._load(spark, columns)
         except (AnalysisException, ParseException) as error:
-            _refuse(f"{self.shown} cannot be read: {_first_line(error)}")
+            why = first_line(error)
+            _refuse(f"{self.shown} cannot be read: {why} Look at path, format and schema")
 
     def files(self, spark: SparkSession) -> tuple[FileSeen, ...]:
         """The files as they are now, by their paths; none if it is a table that has no files."""
         if self.file_format == TABLE:
             frame = spark.table(self.paths[0])
-            if metadata(frame) is None:
+            if origin_of(frame) is None:
                 return ()
             listed = frame.select(
                 frame.metadataColumn("_metadata").getField("file_path").alias("path"),
@@ -125,7 +132,7 @@ def find(
     return Source(paths, guessed, _defaults(guessed, names) | dict(options or {}), schema)
 
 
-def metadata(frame: DataFrame) -> Column | None:
+def origin_of(frame: DataFrame) -> Column | None:
     """The file and the part of it that a row is from, as text; None if it is from no file.
 
     Parts of a file are those that Spark cuts it into: each is read by one task, in order.
@@ -198,10 +205,6 @@ def _present(path: str) -> str:
     if Path(whole).exists():
         return "".join(f"\\{char}" if char in _GLOB else char for char in whole)
     return whole
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0]
 
 
 def _refuse(problem: str) -> NoReturn:

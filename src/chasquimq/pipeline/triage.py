@@ -14,7 +14,9 @@ from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
 from chasquimq.errors import ConfigError
 from chasquimq.pipeline import fingerprints
 from chasquimq.pipeline.export import writer_for
+from chasquimq.pipeline.problems import first_line
 from chasquimq.spark import session
+from chasquimq.spark.source import server_of
 from chasquimq.sync_queue import SyncQueue
 
 _SAMPLES = 3
@@ -79,8 +81,8 @@ class Triage:
         """All dead letters, with their fingerprints; read anew each time it is used."""
         self._spark = self._spark or session()
         reader = self._spark.read.format("chasquimq_dlq").option("queue", self._queue)
-        if self._redis_url is not None:
-            reader = reader.option("redis_url", self._redis_url)
+        if (url := server_of(self._spark, self._redis_url)) is not None:
+            reader = reader.option("redis_url", url)
         return fingerprinted(reader.load())
 
     def groups(self, where: str | None = None) -> list[Group]:
@@ -134,8 +136,10 @@ class Triage:
         if isinstance(ids, str):
             msg = "ids is a text: use a list of ids, as choose() gives"
             raise TypeError(msg)
+        # Ids are those of the server that they were read from.
+        url = self._redis_url if self._spark is None else server_of(self._spark, self._redis_url)
         changed = 0
-        with SyncQueue(self._queue, redis_url=self._redis_url) as queue:
+        with SyncQueue(self._queue, redis_url=url) as queue:
             act = queue.replay_dlq if verb == "replay" else queue.discard_dlq
             for first in range(0, len(ids), _AT_ONCE):
                 some = ids[first : first + _AT_ONCE]
@@ -193,8 +197,8 @@ def _filtered(letters: DataFrame, fingerprint: str | None, where: str | None) ->
         try:
             letters = letters.where(where)
         except (AnalysisException, ParseException) as error:
-            first = str(error).strip().splitlines()[0]
-            msg = f"where is {where!r}, which is no condition on dead letters: {first}"
+            why = first_line(error)
+            msg = f"where is {where!r}, which is no condition on dead letters: {why}"
             raise ConfigError(msg) from None
     return letters
 

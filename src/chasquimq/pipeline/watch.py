@@ -26,7 +26,7 @@ class Progress:
     """Rows whose jobs are added, those of earlier attempts too."""
     total: int
     per_s: float
-    """Since this attempt began."""
+    """Since the first look of this attempt."""
 
     @property
     def eta_s(self) -> float | None:
@@ -64,20 +64,24 @@ class Watch:
         self._thread.join()
 
     def _look(self) -> None:
-        began_s, first = monotonic_s(), None
+        began: tuple[float, int] | None = None
         with Links(self._options.target) as links:
             while not self._is_over.wait(_LOOK_S):
                 try:
-                    done = links.run(
-                        self._keys, runs.added(self._keys, self._record.run_id(self._name))
-                    )
-                    note = replace(self._record, added=done).as_json()
-                    links.run(self._keys, runs.note(self._keys, self._name, note, RECORD_TTL_S))
+                    done = self._note(links)
                 except ChasquiError as error:
                     # The tasks have patience of their own; how far they are is told later.
                     log.warning("how far run %s is cannot be told now: %s", self._name, error)
                     continue
-                first = done if first is None else first
+                now_s = monotonic_s()
+                began = began or (now_s, done)
+                spent_s = now_s - began[0]
+                per_s = (done - began[1]) / spent_s if spent_s else 0.0
                 if self._on_progress is not None:
-                    per_s = (done - first) / (monotonic_s() - began_s)
                     self._on_progress(Progress(done, self._record.rows, per_s))
+
+    def _note(self, links: Links) -> int:
+        done = links.run(self._keys, runs.added(self._keys, self._record.run_id(self._name)))
+        note = replace(self._record, added=done).as_json()
+        links.run(self._keys, runs.note(self._keys, self._name, note, RECORD_TTL_S))
+        return done

@@ -23,7 +23,7 @@ from chasquimq.config import UNIQUE_GRACE_SECS
 from chasquimq.errors import ConfigError, NotSupportedError, QueueFullError
 from chasquimq.spark.links import Links
 from chasquimq.spark.options import SinkOptions
-from chasquimq.spark.sink_rows import JobMaker, Layout, layout
+from chasquimq.spark.sink_rows import JobMaker, Layout, Unfit, layout
 from chasquimq.spark.source import ChasquiSource
 from chasquimq.wire.keys import QueueKeys
 
@@ -183,6 +183,8 @@ def _chunks(
     size = 0
     for batch in batches:
         for job in maker.jobs(batch, SYSTEM_CLOCK.now_ms()):
+            if isinstance(job, Unfit):
+                raise ValueError(str(job))  # noqa: TRY004 -- its type is right, the row is not
             chunk.append(job)
             size += len(job.envelope)
             if len(chunk) >= rows or size >= _CHUNK_BYTES:

@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -64,7 +63,7 @@ class Unfit:
 
     origin: str | None
     row: int
-    """Its place among those of the origin, or of the task, from 1."""
+    """Its place among those of the origin, from 1; 0 if there is none."""
     problem: str
 
     def __str__(self) -> str:
@@ -121,19 +120,12 @@ class JobMaker:
         self._options = options
         where = "" if plan.origin else partition
         self._key = hashlib.blake2b(f"{where}/{run_id}".encode()).digest()
-        self._places: Counter[str | None] = Counter()
+        self._places: dict[str | None, int] = {}
         self._seen: set[bytes] = set()
         self._repeated: dict[bytes, int] = {}
         self._backoffs: dict[Any, BackoffSpec] = {}
 
-    def jobs(self, batch: pa.RecordBatch, now_ms: int) -> Iterator[RunJob]:
-        """The jobs of one batch; `ValueError` names the row's column and what is wrong."""
-        for made in self.attempts(batch, now_ms):
-            if isinstance(made, Unfit):
-                raise ValueError(str(made))  # noqa: TRY004 -- the type of the row is right
-            yield made
-
-    def attempts(self, batch: pa.RecordBatch, now_ms: int) -> Iterator[RunJob | Unfit]:
+    def jobs(self, batch: pa.RecordBatch, now_ms: int) -> Iterator[RunJob | Unfit]:
         """For each row of one batch its job, or why it cannot be one."""
         count = batch.num_rows
         empty = [None] * count
@@ -141,28 +133,30 @@ class JobMaker:
         name, job_id, delay_ms, run_at, attempts, backoff = (
             given.get(each, empty) for each in MEANINGS
         )
-        origins = (
-            empty if self._plan.origin is None else batch.column(self._plan.origin).to_pylist()
-        )
+        origin = self._plan.origin
+        origins = None if origin is None else batch.column(origin).to_pylist()
         for row, data in enumerate(self._payloads(batch)):
-            origin = origins[row]
-            self._places[origin] += 1
+            place = None if origins is None else self._next_place(origins[row])
             try:
                 job = self._job(
                     pack(data, name="payload"),
                     (name[row], delay_ms[row], run_at[row], attempts[row], backoff[row]),
                     job_id[row],
                     now_ms,
-                    origin,
+                    place,
                 )
             except (TypeError, ValueError) as error:
-                yield Unfit(origin, self._places[origin], str(error))
+                yield Unfit(*(place or (None, 0)), str(error))
             else:
                 yield job
 
-    def place(self, origin: str | None) -> int:
-        """How many rows of an origin have come; of the whole task if rows have none."""
-        return self._places[origin]
+    def rows_of(self, origin: str | None) -> int:
+        """How many rows of an origin have come so far."""
+        return self._places.get(origin, 0)
+
+    def _next_place(self, origin: str | None) -> tuple[str | None, int]:
+        number = self._places[origin] = self._places.get(origin, 0) + 1
+        return origin, number
 
     def _payloads(self, batch: pa.RecordBatch) -> Iterator[Any]:
         names = self._plan.payload
@@ -181,7 +175,7 @@ class JobMaker:
         rules: tuple[Any, ...],
         chosen_id: str | None,
         now_ms: int,
-        origin: str | None,
+        place: tuple[str | None, int] | None,
     ) -> RunJob:
         name, delay_ms, run_at_ms, attempts, backoff = rules
         name = name or self._options.job_name
@@ -192,7 +186,7 @@ class JobMaker:
         if chosen_id is not None and not chosen_id.strip():
             _refuse_row("job_id", chosen_id, "text that is not blank, or null")
         retry = self._retry(attempts, backoff)
-        job_id = chosen_id or self._id(payload, rules, origin)
+        job_id = chosen_id or self._id(payload, rules, place)
         envelope = encode_with_retry(job_id, payload, now_ms, retry)
         if len(envelope) > self._options.max_payload_bytes:
             size = f"a job of {len(envelope)} bytes"
@@ -203,9 +197,11 @@ class JobMaker:
             job_id, envelope, name, delay_ms or 0, run_at_ms, is_unique=chosen_id is not None
         )
 
-    def _id(self, payload: bytes, rules: tuple[Any, ...], origin: str | None) -> str:
-        if self._plan.origin is not None:
-            digest = self._digest(pack([origin, self._places[origin]]))
+    def _id(
+        self, payload: bytes, rules: tuple[Any, ...], place: tuple[str | None, int] | None
+    ) -> str:
+        if place is not None:
+            digest = self._digest(pack(place))
         else:
             digest = self._digest(pack([payload, *rules]))
             if digest in self._seen:

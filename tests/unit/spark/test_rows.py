@@ -82,7 +82,7 @@ def test_a_row_that_cannot_be_a_job_is_named_by_its_place_and_the_others_go_on()
     schema = StructType([StructField("from", StringType()), StructField("attempts", LongType())])
     rows = [{"from": "f.csv", "attempts": number} for number in (1, 0, 2)]
     maker = JobMaker(layout(schema, options), options, "r", 0)
-    first, second, third = maker.attempts(pa.RecordBatch.from_pylist(rows), 1_700_000_000_000)
+    first, second, third = maker.jobs(pa.RecordBatch.from_pylist(rows), 1_700_000_000_000)
     assert (type(first), type(third)) == (RunJob, RunJob)
     assert str(second) == (
         "column 'attempts' of a row is 0: it must be 1 or more: it counts the first run too, "
