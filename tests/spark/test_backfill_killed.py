@@ -24,7 +24,10 @@ CONF = SMALL | {"spark.master": "local[3]", "spark.sql.files.maxPartitionBytes":
 def test_killed_midway_the_same_command_adds_the_rest_and_each_row_once(
     spark, server, queue, queue_name, tmp_path, monkeypatch, capsys
 ):
-    """In a session with other cores and settings, where Spark would cut the files otherwise."""
+    """In a session with other cores and settings, where Spark would cut the files otherwise.
+
+    Tasks are not in the group that is killed, so some live on for a moment and add more.
+    """
     for part in range(2):
         numbers = range(part * ROWS // 2, (part + 1) * ROWS // 2)
         text = "n,who\n" + "".join(f"{number},ada\n" for number in numbers)
@@ -47,7 +50,8 @@ def test_killed_midway_the_same_command_adds_the_rest_and_each_row_once(
 
     assert entry([*line, "--json"]) == 0
     done = json.loads(capsys.readouterr().out)
-    assert (done["rows"], done["before"], done["added"]) == (ROWS, before, ROWS - before)
+    assert done["before"] >= before
+    assert done["before"] + done["added"] == done["rows"] == ROWS
     found = server.client().xrange(QueueKeys(queue_name).stream)
     numbers = Counter(unpack(decode(fields[b"d"]).payload)["n"] for _, fields in found)
     assert numbers == {str(number): 1 for number in range(ROWS)}

@@ -143,11 +143,12 @@ def test_wrong_usage_is_exit_code_two_and_one_line(arguments, told):
 # Enough of an argument for each command that talks to a server to begin.
 ARGUMENTS = {
     "QUEUE": "q", "[NAME]": "x", "NAME": "x", "[DATA]": "1", "JOB_ID": "j1", "JOB_ID...": "j1",
-    "ID": "1-0", "KEY": "k", "QUEUE...": "q",
+    "ID": "1-0", "KEY": "k", "QUEUE...": "q", "SOURCE...": "rows.csv",
 }  # fmt: skip
 MORE = {
     ("repeatable", "add"): ["--every", "1s"],
     ("delayed", "reschedule"): ["--delay", "1s"],
+    ("pipeline", "backfill"): ["--queue", "q"],
 }
 TALKING = [
     path for path in LEAVES if path != ("worker",) and "--redis-url" not in WITHOUT.get(path, ())
