@@ -286,3 +286,10 @@ class QualityError(ChasquiError):
 
     code = "CMQ-301"
     prefix = "quality: "
+
+
+class BackfillError(ChasquiError):
+    """Rows could not be added as jobs: some cannot be any, or their source is not what it was."""
+
+    code = "CMQ-302"
+    prefix = "backfill: "

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from chasquimq import SyncQueue
 from chasquimq.errors import ConfigError, DataLossError
 from chasquimq.pipeline import Pipeline, Slo, Triage
 from chasquimq.pipeline.steps import Steps
@@ -84,7 +85,7 @@ def test_tables_tell_what_a_worker_did_and_more_events_change_only_what_they_tou
 
     # Made piece by piece or as a whole, it is the same.
     piecewise = content(pipeline)
-    pipeline.backfill()
+    pipeline.rebuild()
     assert content(pipeline) == piecewise
 
     # Its checkpoint lost, it goes on behind what it has.
@@ -168,11 +169,16 @@ def test_a_table_that_was_never_written_is_empty_and_one_that_is_none_is_refused
     with pytest.raises(ConfigError, match="queues is 'emails': use a list"):
         pipeline.run("emails")
     with pytest.raises(ConfigError, match="'yesterday' is not a day"):
-        pipeline.backfill("yesterday")
+        pipeline.rebuild("yesterday")
 
 
-def test_the_fragments_of_the_page_run(server, tmp_path, spark):
+def test_the_fragments_of_the_page_run(start_server, tmp_path, spark):
+    own = start_server("valkey")
+    (tmp_path / "orders.csv").write_text("number,who\n7,ada\n")
     page = (Path(__file__).parents[2] / "docs" / "pipeline.md").read_text()
-    [fragment] = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    exec(compile(fragment, "pipeline.md", "exec"), {"url": server.url, "path": str(tmp_path)})  # noqa: S102 -- our own page
+    world = {"url": own.url, "path": str(tmp_path)}
+    for fragment in re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
+        exec(compile(fragment, "pipeline.md", "exec"), world)  # noqa: S102 -- our own page
+    with SyncQueue("orders", redis_url=own.url) as queue:
+        assert queue.counts().waiting == 1
     assert (tmp_path / "_checkpoint").is_dir()

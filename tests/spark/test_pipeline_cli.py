@@ -1,5 +1,6 @@
-"""`chasqui pipeline` in a process of its own, as people run it."""
+"""`chasqui pipeline`: in a process of its own where it starts Spark, else in this one."""
 
+import csv
 import json
 import os
 import signal
@@ -7,7 +8,9 @@ import subprocess
 import sys
 
 import pytest
+from pyspark.sql import SparkSession
 
+from chasquimq.cli.main import entry
 from tests.support.spark import SMALL, SPARK_MARKS, why_no_java
 from tests.support.story import some
 
@@ -36,15 +39,31 @@ def chasqui(server, tmp_path):
     return run
 
 
-def test_events_become_tables_and_a_report(chasqui, queue, queue_name, tmp_path):
+@pytest.fixture
+def here(spark, server, capsys, monkeypatch, tmp_path):
+    """`here(*arguments)`: the same in this process, which takes the session that it finds."""
+    monkeypatch.setenv("CHASQUI_REDIS_URL", server.url)
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        code = entry(["pipeline", *arguments])
+        told = capsys.readouterr()
+        assert SparkSession.getActiveSession() is spark
+        return code, told.out, told.err
+
+    return run
+
+
+def test_events_become_tables_and_a_report(chasqui, here, queue, queue_name, tmp_path):
     queue.add("welcome", {})
     taken = chasqui("run", queue_name, "--json", *CONF)
     assert (taken.returncode, json.loads(taken.stdout)) == (
         0, {"batches": 1, "events": 1, "lost": 0, "buckets": 1, "hours": 1},
     ), taken.stderr  # fmt: skip
     assert taken.stderr == "chasqui: 1 events, 1 buckets and 1 hours recomputed\n"
-    told = chasqui("report", "--out", "page.html", *CONF)
-    assert told.stdout == f"the report is in {tmp_path / 'page.html'}\n", told.stderr
+    code, out, err = here("report", "--out", "page.html")
+    assert (code, out) == (0, f"the report is in {tmp_path / 'page.html'}\n"), err
     assert "welcome" in (tmp_path / "page.html").read_text()
 
 
@@ -65,21 +84,50 @@ def test_a_stream_goes_on_until_ctrl_c_and_tells_what_it_did(server, queue, queu
     assert json.loads(done)["events"] == 1
 
 
-def test_dead_letters_are_shown_by_cause_and_a_chosen_group_is_replayed(
-    chasqui, play, queue, queue_name
+def test_dead_letters_are_shown_by_cause_exported_and_a_chosen_group_is_replayed(
+    here, play, queue, queue_name, tmp_path
 ):
     play([*some("broken", 3), *some("ok", 1)])
-    seen = chasqui("triage", queue_name, "--json", *CONF)
-    assert (seen.returncode, seen.stderr) == (0, "")
-    group = json.loads(seen.stdout)
+    code, out, err = here("triage", queue_name, "--json")
+    assert (code, err) == (0, "")
+    group = json.loads(out)
     assert (group["count"], group["names"], group["message"]) == (3, ["broken"], "no parser for #")
-    choice = ["--fingerprint", group["fingerprint"], "--replay"]
-    dry = chasqui("triage", queue_name, *choice, "--dry-run", *CONF)
-    assert dry.stdout == "would replay 3 dead letters\n", dry.stderr
+
+    choice = ["--fingerprint", group["fingerprint"], "--export", "dead.csv", "--replay"]
+    code, out, err = here("triage", queue_name, *choice, "--dry-run")
+    assert (code, out, err) == (0, "would export and replay 3 dead letters\n", "")
     assert queue.counts().dead == 3
-    done = chasqui("triage", queue_name, *choice, "--yes", "--json", *CONF)
-    assert json.loads(done.stdout) == {"found": 3, "replayed": 3, "dry_run": False}
+    assert list(tmp_path.glob("*")) == []
+
+    code, out, err = here("triage", queue_name, *choice, "--yes", "--json")
+    assert json.loads(out) == {"found": 3, "dry_run": False, "exported": 3, "replayed": 3}, err
     assert (queue.counts().dead, queue.counts().waiting) == (0, 3)
+    with (tmp_path / "dead.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert sorted((row["name"], row["payload"], row["error_type"]) for row in rows) == [
+        ("broken", str(number), "UnrecoverableError") for number in range(3)
+    ]
+    assert {row["fingerprint"] for row in rows} == {group["fingerprint"]}
+
+
+def test_a_dry_run_of_a_backfill_shows_the_first_jobs_and_what_is_wrong(
+    here, queue, queue_name, tmp_path
+):
+    (tmp_path / "in.json").write_text('{"kind": "mail", "to": "ada"}\n{"to": "bob"}\n')
+    line = ["backfill", "in.json", "--queue", queue_name, "--name-column", "kind", "--dry-run"]
+    code, out, err = here(*line)
+    assert (code, err) == (1, "")
+    assert "│ mail │ s-" in out
+    assert "cannot be a job: column 'kind' is null and names no job: fill it, or give a name" in out
+    assert out.endswith("1 of 2 rows cannot be jobs: nothing would be added\n")
+
+    code, out, err = here(*line, "--name", "other", "--json")
+    told = json.loads(out)
+    assert (code, told["rows"], told["unfit"]) == (0, 2, 0)
+    assert [(job["name"], job["data"]) for job in told["jobs"]] == [
+        ("mail", {"to": "ada"}), ("other", {"to": "bob"}),
+    ]  # fmt: skip
+    assert queue.counts().waiting == 0
 
 
 @pytest.mark.parametrize(
@@ -88,9 +136,11 @@ def test_dead_letters_are_shown_by_cause_and_a_chosen_group_is_replayed(
         (["triage", "q", "--replay"], "--replay needs --fingerprint or --where"),
         (["triage", "q", "--replay", "--discard"], "--replay and --discard are both given"),
         (["run", "q", "--conf", "nonsense"], "--conf is 'nonsense': use KEY=VALUE"),
+        (["backfill", "a.csv"], "Missing option '--queue'"),
+        (["backfill", "a.csv", "--queue", "q", "--option", "x"], "--option is 'x': use KEY=VALUE"),
+        (["backfill", "a.csv", "--queue", "q", "--rate", "0"], "0 is not in the range x>=1"),
     ],
 )
-def test_a_mistake_is_told_before_spark_is_started(chasqui, arguments, problem):
-    done = chasqui(*arguments)
-    assert done.returncode == 2
-    assert problem in done.stderr
+def test_a_mistake_is_told_before_spark_is_started(capsys, arguments, problem):
+    assert entry(["pipeline", *arguments]) == 2
+    assert problem in capsys.readouterr().err

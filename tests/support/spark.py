@@ -49,6 +49,13 @@ def why_no_java() -> str | None:
 
 
 EXAMPLES = {
+    "backfill.py": [
+        r"1 of 4 rows cannot be jobs, so nothing was added: column 'runs' is 'many'.*row 3 of",
+        r"two are added, and the queue is full\n",
+        r"2 before and 2 now, of 4\n",
+        r"once more: 0\n",
+        r"waiting: 4\n",
+    ],
     "pipeline.py": [
         r"41 events; again: 0",
         r"\{'name': 'ship', 'completed': 8, 'dead': 4, 'slo_burn': [\d.]+\}",

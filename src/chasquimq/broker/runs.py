@@ -84,6 +84,44 @@ def add(
     )
 
 
+def pace(keys: QueueKeys, run_id: str, count: int, per_s: int) -> Call[int]:
+    """Say that so many were added; answers for how many ms whoever did must add no more.
+
+    Kept by the server's clock, for all who add for this run. Sent twice, it only waits longer.
+    """
+    return scripts.PACE.call(
+        {"pace": keys.pace(run_id)},
+        {"count": count, "per_s": per_s},
+        read=int,
+        repeatable=True,
+    )
+
+
+def added(keys: QueueKeys, run_id: str) -> Call[int]:
+    """How many jobs the run has added, as long as it is remembered."""
+    return call("SCARD", keys.seen(run_id), read=int)
+
+
+def remember(keys: QueueKeys, run_id: str, ttl_s: int) -> Call[bool]:
+    """Remember for so long, from now, what the run has added; whether it is remembered."""
+    return call("EXPIRE", keys.seen(run_id), ttl_s, read=bool)
+
+
+def begin(keys: QueueKeys, run_id: str, note: str, ttl_s: int) -> Call[bool]:
+    """Keep what is known of a run, unless something is; whether nothing was."""
+    return call("SET", keys.run(run_id), note, "NX", "EX", ttl_s, read=bool)
+
+
+def note(keys: QueueKeys, run_id: str, note: str, ttl_s: int) -> Call[bool]:
+    """Replace what is known of a run."""
+    return call("SET", keys.run(run_id), note, "EX", ttl_s, read=bool)
+
+
+def noted(keys: QueueKeys, run_id: str) -> Call[str | None]:
+    """What is known of a run, None if nothing is."""
+    return call("GET", keys.run(run_id), read=lambda reply: reply and reply.decode())
+
+
 def forget(keys: QueueKeys, run_id: str) -> Call[bool]:
     """Drop what is remembered of a run that can never be carried out again."""
     return call("UNLINK", keys.seen(run_id), read=bool)

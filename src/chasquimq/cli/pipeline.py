@@ -1,37 +1,22 @@
-"""`chasqui pipeline`: tables of what happened, a report on them, dead letters by their cause."""
+"""`chasqui pipeline`: tables of what happened, and a report on them."""
 
 import contextlib
-import os
 import signal
-import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from chasquimq.cli import options
-from chasquimq.cli.consent import consent
+from chasquimq.cli import backfill, options, triage
 from chasquimq.cli.options import Function, Session
 from chasquimq.cli.place import shared_server
-from chasquimq.cli.problems import Refusal
-from chasquimq.cli.render import clean, cut, emit, iso, say, show, table
+from chasquimq.cli.render import emit, say
+from chasquimq.cli.spark import spark_options, started
 
 if TYPE_CHECKING:
     from chasquimq.pipeline import Done, Pipeline
-    from chasquimq.pipeline.triage import Group
-
-_SETTINGS = {
-    "spark.log.level": "ERROR",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.sql.session.timeZone": "UTC",
-    # Batches of a queue are small for Spark: its 200 would be mostly empty.
-    "spark.sql.shuffle.partitions": "8",
-    # Else every column of every plan notes where in our source it was made.
-    "spark.python.sql.dataFrameDebugging.enabled": "false",
-}
 
 # How soon a stream that was asked to end does.
 _LOOK_S = 0.2
@@ -44,18 +29,6 @@ path_option = click.option(
     metavar="PATH",
     help="Where the tables are: a folder, or a URL that Spark can write.",
 )
-
-
-def spark_options(function: Function) -> Function:
-    """Add the options of Spark; the command gets them as one `settings` dict."""
-    found = (
-        click.option("--conf", multiple=True, metavar="KEY=VALUE",
-                     help="A setting of Spark, such as spark.master=local[4]. May be repeated."),
-        click.option("--verbose", is_flag=True, help="Let Spark say what it does."),
-    )  # fmt: skip
-    for option in reversed(found):
-        function = option(function)
-    return function
 
 
 def table_options(function: Function) -> Function:
@@ -174,9 +147,9 @@ def report(queues: tuple[str, ...], out: str, *, as_json: bool, **given: Any) ->
     say(f"the report is in {Path(out).resolve()}")
 
 
-@command.command("backfill", examples=[
-    "chasqui pipeline backfill",
-    "chasqui pipeline backfill --from 2030-01-01 --to 2030-01-31 --slo-ms 5000",
+@command.command("rebuild", examples=[
+    "chasqui pipeline rebuild",
+    "chasqui pipeline rebuild --from 2030-01-01 --to 2030-01-31 --slo-ms 5000",
 ])  # fmt: skip
 @path_option
 @click.option("--from", "first_day", metavar="DAY", help="The first day, such as 2030-01-31.")
@@ -184,7 +157,7 @@ def report(queues: tuple[str, ...], out: str, *, as_json: bool, **given: Any) ->
 @table_options
 @spark_options
 @options.json_option
-def backfill(
+def rebuild(
     first_day: str | None,
     last_day: str | None,
     *,
@@ -197,95 +170,15 @@ def backfill(
     a range all of them, else what jobs with an event in these days are in.
     """
     with _pipeline(given) as pipeline:
-        done = pipeline.backfill(first_day, last_day)
+        done = pipeline.rebuild(first_day, last_day)
     if as_json:
         emit(_shape(done))
     else:
         say(f"the tables in {given['path']} are made anew")
 
 
-@command.command("triage", examples=[
-    "chasqui pipeline triage emails",
-    "chasqui pipeline triage emails --fingerprint 4c4567394784 --replay",
-    "chasqui pipeline triage emails --where \"error like 'Timeout%'\" --discard --dry-run",
-])  # fmt: skip
-@options.queue_argument
-@click.option("--fingerprint", metavar="ID", help="Only this group.")
-@click.option("--where", metavar="SQL", help="Only those that meet a condition of Spark's SQL.")
-@click.option("--replay", is_flag=True, help="Send them round again.")
-@click.option("--discard", is_flag=True, help="Delete them for good.")
-@click.option("--dry-run", is_flag=True, help="Only say how many it would be; change nothing.")
-@options.yes_option
-@spark_options
-@options.session
-def triage(queue: str, session: Session, **given: Any) -> None:  # noqa: ANN401
-    """Show dead letters in groups that have one cause; replay or discard a group.
-
-    A group is a type of error, its message without numbers, ids and quoted text, and the innermost
-    frames of the traceback. What is replayed or discarded is chosen by --fingerprint, --where or
-    both; it asks first.
-    """
-    shared_server(session.redis_url)
-    verbs = [verb for verb in ("replay", "discard") if given[verb]]
-    if len(verbs) > 1:
-        msg = "--replay and --discard are both given: use one of them"
-        raise click.UsageError(msg)
-    if verbs and given["fingerprint"] is None and given["where"] is None:
-        msg = f"--{verbs[0]} needs --fingerprint or --where: see the groups without it first"
-        raise click.UsageError(msg)
-    with _spark(given) as spark:
-        from chasquimq.pipeline import Triage  # noqa: PLC0415 -- Spark may not be installed
-
-        letters = Triage(queue, redis_url=session.redis_url, spark=spark)
-        chosen = {name: given[name] for name in ("fingerprint", "where")}
-        if verbs:
-            _dispose(letters, verbs[0], letters.choose(**chosen), session, given)
-            return
-        groups = letters.groups(given["where"])
-    wanted = [each for each in groups if given["fingerprint"] in {None, each.fingerprint}]
-    _show_groups(queue, wanted, session)
-
-
-def _dispose(
-    letters: Any,  # noqa: ANN401 -- `Triage`, which may not be there
-    verb: str,
-    ids: Sequence[str],
-    session: Session,
-    given: dict[str, Any],
-) -> None:
-    changed = 0
-    if ids and not given["dry_run"]:
-        consent(f"{verb} {len(ids)} dead letters", yes=given["yes"])
-        changed = getattr(letters, verb)(ids).changed
-    past = "replayed" if verb == "replay" else "discarded"
-    if session.as_json:
-        emit({"found": len(ids), past: changed, "dry_run": given["dry_run"]})
-    elif given["dry_run"]:
-        say(f"would {verb} {len(ids)} dead letters")
-    else:
-        say(f"{past} {changed} of {len(ids)} dead letters")
-
-
-def _show_groups(queue: str, groups: Sequence["Group"], session: Session) -> None:
-    if session.as_json:
-        for group in groups:
-            emit(_group_shape(group))
-        return
-    rows = [
-        (group.fingerprint, group.count, group.reason, ", ".join(group.names), group.error_type,
-         cut(clean(group.message)), group.frames.split(" < ")[0], _last(group))
-        for group in groups
-    ]  # fmt: skip
-    columns = [f"triage: {queue}", "count", "reason", "names", "type", "message", "where", "last"]
-    show(table(columns, rows or [["(no dead letters)"]], right=["count"]))
-
-
-def _last(group: "Group") -> str | None:
-    return None if group.last_ms is None else iso(group.last_ms)
-
-
-def _group_shape(group: "Group") -> dict[str, Any]:
-    return {name: getattr(group, name) for name in group.__slots__}
+command.add_command(backfill.command)
+command.add_command(triage.command)
 
 
 def _shape(done: "Done") -> dict[str, int]:
@@ -307,44 +200,8 @@ def _taking(session: Session, given: dict[str, Any]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _pipeline(given: dict[str, Any]) -> Iterator["Pipeline"]:
-    with _spark(given) as spark:
+    with started(given) as spark:
         from chasquimq.pipeline import Pipeline, Slo  # noqa: PLC0415 -- Spark may not be installed
 
         slo = Slo(given["slo_ms"], given["slo_target"]) if "slo_ms" in given else None
         yield Pipeline(given["path"], spark=spark, file_format=given["file_format"], slo=slo)
-
-
-@contextlib.contextmanager
-def _spark(given: dict[str, Any]) -> Iterator[Any]:
-    settings = dict(_SETTINGS)
-    for each in given["conf"]:
-        name, equals, value = each.partition("=")
-        if not equals:
-            msg = f"--conf is {each!r}: use KEY=VALUE, such as spark.master=local[4]"
-            raise click.UsageError(msg)
-        settings[name] = value
-    try:
-        from chasquimq.spark import session  # noqa: PLC0415 -- Spark may not be installed
-    except ImportError as error:
-        msg = f"the pipeline needs Spark ({error}): pip install 'chasquimq[spark]', and Java 17"
-        raise Refusal(msg) from None
-    with contextlib.nullcontext() if given["verbose"] else _muted():
-        spark = session("chasqui pipeline", settings)
-    try:
-        yield spark
-    finally:
-        spark.stop()
-
-
-@contextlib.contextmanager
-def _muted() -> Iterator[None]:
-    """Let what is started now write to nowhere: Java says much before it can be told not to."""
-    sys.stderr.flush()
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)

@@ -11,6 +11,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from chasquimq.errors import ConfigError
+from chasquimq.pipeline.places import resolved
 from chasquimq.pipeline.tables import BRONZE, Table
 
 
@@ -23,7 +24,7 @@ class Lake:
             msg = "the path of the tables is empty: name a folder, or a URL that Spark knows"
             raise ConfigError(msg)
         self.spark = spark
-        self.path = path.rstrip("/") or path
+        self.path = resolved(path.rstrip("/") or path)
         self._format = file_format
 
     def __repr__(self) -> str:

@@ -7,7 +7,6 @@ or by hand, is done to the same result.
 """
 
 import json
-import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 
@@ -16,10 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
 from pyspark.sql.streaming.query import StreamingQuery
 
-from chasquimq import errors
 from chasquimq.clock import SYSTEM_CLOCK
 from chasquimq.errors import ChasquiError, ConfigError
 from chasquimq.pipeline.lake import Lake
+from chasquimq.pipeline.problems import ours
 from chasquimq.pipeline.report import page
 from chasquimq.pipeline.scope import EVERYTHING
 from chasquimq.pipeline.slo import Slo
@@ -27,9 +26,7 @@ from chasquimq.pipeline.steps import Done, Steps, touched
 from chasquimq.pipeline.summary import Summary, summary
 from chasquimq.pipeline.tables import BRONZE, TABLES
 from chasquimq.spark import session
-
-# What our source says, within what Spark makes of it.
-_OURS = re.compile(r"chasquimq\.(?:errors\.)?(\w+Error): ([^\n]*?) \[CMQ-\d+\]")
+from chasquimq.spark.source import server_of
 
 
 class Pipeline:
@@ -102,7 +99,7 @@ class Pipeline:
         options = self._options(queues, redis_url, max_events, fail_on_data_loss=fail_on_data_loss)
         return Streaming(self._start(options, steps, every), steps)
 
-    def backfill(self, first_day: str | None = None, last_day: str | None = None) -> Done:
+    def rebuild(self, first_day: str | None = None, last_day: str | None = None) -> Done:
         """Make silver and gold anew from bronze; the server is not asked.
 
         Of every job that has an event in these days, both included (`2026-01-31`, in UTC); of all
@@ -145,7 +142,8 @@ class Pipeline:
             "maxOffsetsPerTrigger": str(max_events),
             "failOnDataLoss": str(fail_on_data_loss).lower(),
         }
-        return options if redis_url is None else options | {"redis_url": redis_url}
+        url = server_of(self._lake.spark, redis_url)
+        return options if url is None else options | {"redis_url": url}
 
     def _beginnings(self, queues: Sequence[str]) -> str:
         """Where a new query begins: behind what bronze has, should its checkpoint be lost."""
@@ -222,12 +220,7 @@ def _ours(error: StreamingQueryException, steps: Steps) -> Exception:
     """What really ended a query, rather than Spark's account of it."""
     if isinstance(steps.failure, ChasquiError):
         return steps.failure
-    found = _OURS.search(str(error))
-    kind = getattr(errors, found[1], None) if found else None
-    if found is None or kind is None:
-        return error
-    ours: ChasquiError = kind(found[2].removeprefix(kind.prefix))
-    return ours
+    return ours(error) or error
 
 
 def _a_day(text: str | None, otherwise: str) -> str:

@@ -200,6 +200,6 @@ def _samples(table: Table, rows: DataFrame) -> str:
 def _fail(table: Table, promise: str, what: str) -> NoReturn:
     msg = (
         f"table {table.name!r} breaks {promise!r}: {what}; nothing of it was written, the tables "
-        "are as before: mend the source and run again, or rebuild with a backfill"
+        "are as before: mend the source and run again, or rebuild the tables"
     )
     raise QualityError(msg)

@@ -13,7 +13,10 @@ from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
 
 from chasquimq.errors import ConfigError
 from chasquimq.pipeline import fingerprints
+from chasquimq.pipeline.export import writer_for
+from chasquimq.pipeline.problems import first_line
 from chasquimq.spark import session
+from chasquimq.spark.source import server_of
 from chasquimq.sync_queue import SyncQueue
 
 _SAMPLES = 3
@@ -65,10 +68,10 @@ class Triage:
     def __init__(
         self, queue: str, *, redis_url: str | None = None, spark: SparkSession | None = None
     ) -> None:
-        """Nothing is read yet."""
+        """Nothing is read yet; without `spark` a session is had when one is needed."""
         self._queue = queue
         self._redis_url = redis_url
-        self._spark = spark or session()
+        self._spark = spark
 
     def __repr__(self) -> str:
         """Show whose."""
@@ -76,9 +79,10 @@ class Triage:
 
     def letters(self) -> DataFrame:
         """All dead letters, with their fingerprints; read anew each time it is used."""
+        self._spark = self._spark or session()
         reader = self._spark.read.format("chasquimq_dlq").option("queue", self._queue)
-        if self._redis_url is not None:
-            reader = reader.option("redis_url", self._redis_url)
+        if (url := server_of(self._spark, self._redis_url)) is not None:
+            reader = reader.option("redis_url", url)
         return fingerprinted(reader.load())
 
     def groups(self, where: str | None = None) -> list[Group]:
@@ -101,23 +105,41 @@ class Triage:
         rows = chosen.orderBy("failed_at", "dlq_id").select("dlq_id").collect()
         return [row["dlq_id"] for row in rows]
 
+    def export(
+        self, path: str, *, fingerprint: str | None = None, where: str | None = None
+    ) -> list[str]:
+        """Write dead letters to a file, with their payloads and fingerprints; answers their ids.
+
+        All of them, unless a group or a condition is given; oldest first. By its ending the file is
+        Parquet, CSV or JSON, an object a line. It is there whole or not at all; one that is there
+        already is refused. Goes through the memory of the driver: the DLQ, being capped, fits.
+        """
+        write = writer_for(path)
+        chosen = _filtered(self.letters(), fingerprint, where).orderBy("failed_at", "dlq_id")
+        table = chosen.drop("shown_error").toArrow()
+        write(table)
+        return [str(each) for each in table.column("dlq_id").to_pylist()]
+
     def replay(self, ids: Sequence[str]) -> Verdict:
         """Send these round again with a full budget of attempts, a thousand at a time.
 
-        Broken off, do it again: those that are gone from the dead letters are passed over.
+        Broken off, killed even, do it again: each is sent round and taken out in one step, and
+        those that are gone from the dead letters are passed over. Needs no Spark.
         """
         return self._dispose(ids, "replay")
 
     def discard(self, ids: Sequence[str]) -> Verdict:
-        """Delete these for good, a thousand at a time."""
+        """Delete these for good, a thousand at a time; broken off, do it again. Needs no Spark."""
         return self._dispose(ids, "discard")
 
     def _dispose(self, ids: Sequence[str], verb: Literal["replay", "discard"]) -> Verdict:
         if isinstance(ids, str):
             msg = "ids is a text: use a list of ids, as choose() gives"
             raise TypeError(msg)
+        # Ids are those of the server that they were read from.
+        url = self._redis_url if self._spark is None else server_of(self._spark, self._redis_url)
         changed = 0
-        with SyncQueue(self._queue, redis_url=self._redis_url) as queue:
+        with SyncQueue(self._queue, redis_url=url) as queue:
             act = queue.replay_dlq if verb == "replay" else queue.discard_dlq
             for first in range(0, len(ids), _AT_ONCE):
                 some = ids[first : first + _AT_ONCE]
@@ -175,8 +197,8 @@ def _filtered(letters: DataFrame, fingerprint: str | None, where: str | None) ->
         try:
             letters = letters.where(where)
         except (AnalysisException, ParseException) as error:
-            first = str(error).strip().splitlines()[0]
-            msg = f"where is {where!r}, which is no condition on dead letters: {first}"
+            why = first_line(error)
+            msg = f"where is {where!r}, which is no condition on dead letters: {why}"
             raise ConfigError(msg) from None
     return letters
 

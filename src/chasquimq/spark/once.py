@@ -1,7 +1,6 @@
 """`process_batch`: drains what waits in a queue as one DataFrame after another, and ends."""
 
 import logging
-import os
 import uuid
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -12,7 +11,7 @@ from pyspark.sql.types import StructField, StructType
 
 from chasquimq.broker.blocking import BlockingConnection
 from chasquimq.broker.options import ConnectionOptions
-from chasquimq.broker.url import DEFAULT_URL, URL_VARIABLE, parse_url
+from chasquimq.broker.url import DEFAULT_URL, parse_url
 from chasquimq.clock import SYSTEM_CLOCK
 from chasquimq.config import ConsumerConfig, RetryConfig, ttl_secs
 from chasquimq.engine.admission import Run
@@ -26,7 +25,7 @@ from chasquimq.spark.options import reachable
 from chasquimq.spark.permit import Permit
 from chasquimq.spark.schemas import JOBS, struct
 from chasquimq.spark.session import session
-from chasquimq.spark.source import URL_SETTING
+from chasquimq.spark.source import server_of
 from chasquimq.wire.codec import pack
 from chasquimq.wire.keys import QueueKeys
 
@@ -81,9 +80,8 @@ def process_batch(  # noqa: PLR0913 -- the documented arguments
         ),
     )
     spark = spark or session()
-    url = redis_url or spark.conf.get(URL_SETTING, None) or os.environ.get(URL_VARIABLE)
     with ExitStack() as afterwards:
-        hand, url = _hand(afterwards, config, url or DEFAULT_URL)
+        hand, url = _hand(afterwards, config, server_of(spark, redis_url) or DEFAULT_URL)
         table = _table(spark, url, config, schema)
         done = Processed()
         while runs := hand.take(max_jobs):

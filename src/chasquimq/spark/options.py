@@ -235,6 +235,20 @@ class SinkOptions(Options):
         means="how long a run, or a batch of a stream that broke off, is remembered",
         default=7 * 24 * 3_600,
     )
+    max_jobs_per_s: int | None = _option(
+        "maxJobsPerSec",
+        _positive,
+        rule=_NUMBER_FROM_1,
+        means="jobs added in a second by all tasks of a run together; else as fast as it goes",
+        default=None,
+    )
+    origin_column: str | None = _option(
+        "originColumn",
+        _text,
+        rule="the name of a column of text",
+        means="where a row is from: ids are made of it and of the row's place there, see below",
+        default=None,
+    )
     payload_column: str | None = _option(
         "payloadColumn",
         _text,

@@ -24,11 +24,13 @@ from chasquimq.config import UNIQUE_GRACE_SECS
 from chasquimq.errors import ConfigError, NotSupportedError, QueueFullError
 from chasquimq.spark.links import Links
 from chasquimq.spark.options import SinkOptions
-from chasquimq.spark.sink_rows import JobMaker, Layout, layout
+from chasquimq.spark.sink_rows import JobMaker, Layout, Unfit, layout
 from chasquimq.spark.source import ChasquiSource
 from chasquimq.wire.keys import QueueKeys
 
 _CHUNK_BYTES = 4 << 20
+# So small that the jobs of a second are spread over it.
+_PACED_CHUNKS_PER_S = 10
 _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 1.0
 
@@ -158,12 +160,14 @@ def add_rows(
 ) -> Written:
     """Add rows in chunks, waiting while the queue is full; memory holds one chunk at a time."""
     keys = QueueKeys(options.queues[0])
-    added = 0
+    added, rows = 0, options.chunk_rows
+    if options.max_jobs_per_s is not None:
+        rows = min(rows, max(1, options.max_jobs_per_s // _PACED_CHUNKS_PER_S))
     with (
         closing(JobMaker(plan, options, run_id, partition)) as maker,
         Links(options.target) as links,
     ):
-        for chunk in _chunks(maker, batches, options.chunk_rows):
+        for chunk in _chunks(maker, batches, rows):
             added += _add(links, keys, options, run_id, chunk)
     return Written(run_id, added)
 
@@ -182,6 +186,8 @@ def _chunks(
     size = 0
     for batch in batches:
         for job in maker.jobs(batch, SYSTEM_CLOCK.now_ms()):
+            if isinstance(job, Unfit):
+                raise ValueError(str(job))  # noqa: TRY004 -- its type is right, the row is not
             chunk.append(job)
             size += len(job.envelope)
             if len(chunk) >= rows or size >= _CHUNK_BYTES:
@@ -204,7 +210,10 @@ def _add(
             keys, run_id, left, limit=options.max_stream_len, memory=memory, telling=telling
         )
         answer = links.run(keys, call)
-        added += answer.count(runs.ADDED)
+        new = answer.count(runs.ADDED)
+        added += new
+        if new and options.max_jobs_per_s is not None:
+            time.sleep(links.run(keys, runs.pace(keys, run_id, new, options.max_jobs_per_s)) / 1000)
         left = left[len(answer) :]
         if not left:
             return added

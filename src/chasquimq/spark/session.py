@@ -39,6 +39,11 @@ def session(app_name: str = "chasquimq", config: Mapping[str, str] | None = None
     return spark
 
 
+def running() -> SparkSession | None:
+    """The session that this thread already has, None if it has none."""
+    return SparkSession.getActiveSession()
+
+
 def _defaults(settings: Mapping[str, str]) -> dict[str, str]:
     """What is set unless the caller does."""
     defaults = {"spark.redaction.regex": _SECRETS}

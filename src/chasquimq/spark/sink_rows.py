@@ -5,6 +5,7 @@ import json
 from binascii import b2a_base64
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, NoReturn
 
 import pyarrow as pa
@@ -60,12 +61,38 @@ class Layout:
     payload: tuple[str, ...]
     is_whole: bool
     """Whether the one payload column is the payload, rather than a map of all of them."""
+    origin: str | None = None
+    """The column that says where a row is from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unfit:
+    """A row that cannot be a job."""
+
+    origin: str | None
+    row: int
+    """Its place among those of the origin, from 1; 0 if there is none."""
+    problem: str
+
+    def __str__(self) -> str:
+        """What is wrong, and where."""
+        return (
+            self.problem
+            if self.origin is None
+            else f"{self.problem}, row {self.row} of {self.origin}"
+        )
 
 
 def layout(schema: StructType, options: SinkOptions) -> Layout:
     """Look at the columns, before anything is written; `ConfigError` if they will not do."""
     names = schema.fieldNames()
-    special = tuple(name for name in names if name in MEANINGS and name != options.payload_column)
+    origin = options.origin_column
+    if origin is not None and (
+        origin not in names or not isinstance(schema[origin].dataType, StringType)
+    ):
+        _refuse(f"option 'originColumn' is {origin!r}: use a column of text of {', '.join(names)}")
+    chosen = options.payload_column
+    special = tuple(name for name in names if name in MEANINGS and name not in {chosen, origin})
     for name in special:
         kinds, rule = MEANINGS[name]
         found = schema[name].dataType
@@ -73,16 +100,15 @@ def layout(schema: StructType, options: SinkOptions) -> Layout:
             _refuse(f"column {name!r} is {found.simpleString()}: it must be {rule}")
     if {"delay_ms", "run_at"} <= set(special):
         _refuse("columns 'delay_ms' and 'run_at' are both there: leave one out")
-    rest = tuple(name for name in names if name not in special)
-    chosen = options.payload_column
+    rest = tuple(name for name in names if name not in special and name != origin)
     if chosen is None:
-        return Layout(special, rest, is_whole=False)
+        return Layout(special, rest, is_whole=False, origin=origin)
     if chosen not in names:
         _refuse(f"option 'payloadColumn' is {chosen!r}: use one of {', '.join(names)}")
     if len(rest) > 1:
         others = ", ".join(name for name in rest if name != chosen)
         _refuse(f"columns {others} are neither the payload {chosen!r} nor known: drop them")
-    return Layout(special, rest, is_whole=True)
+    return Layout(special, rest, is_whole=True, origin=origin)
 
 
 class JobMaker:
@@ -92,14 +118,19 @@ class JobMaker:
     it here. So a retried task adds nothing twice even where its rows come in another order, as they
     do after a shuffle. `Counts` has the equal rows, in memory that does not grow; rows with a
     `job_id` need none of it.
+
+    With an origin an id is made of the run, the origin and the row's place there: it does not
+    depend on how rows are spread over tasks, and costs nothing, but the order must be the same.
     """
 
     def __init__(self, plan: Layout, options: SinkOptions, run_id: str, partition: int) -> None:
         """`run_id` must be the same when the run is repeated, and `partition` for the same rows."""
         self._plan = plan
         self._options = options
-        self._key = hashlib.blake2b(f"{partition}/{run_id}".encode()).digest()
+        where = "" if plan.origin else partition
+        self._key = hashlib.blake2b(f"{where}/{run_id}".encode()).digest()
         self._keyed = hashlib.blake2b(digest_size=_DIGEST_BYTES, key=self._key)
+        self._places: dict[str | None, int] = {}
         self._counts = Counts()
         self._backoffs: dict[Any, BackoffSpec] = {}
 
@@ -107,14 +138,36 @@ class JobMaker:
         """Give up what was kept of the rows."""
         self._counts.close()
 
-    def jobs(self, batch: pa.RecordBatch, now_ms: int) -> Iterator[RunJob]:
-        """The jobs of one batch; `ValueError` names the row's column and what is wrong."""
+    def jobs(self, batch: pa.RecordBatch, now_ms: int) -> Iterator[RunJob | Unfit]:
+        """For each row of one batch its job, or why it cannot be one."""
         empty = [None] * batch.num_rows
         given = {name: _values(batch.column(name), name) for name in self._plan.special}
         name, job_id, *times_and_rules = (given.get(each, empty) for each in MEANINGS)
         rows = zip(name, *times_and_rules, strict=True)
-        for data, chosen_id, rules in zip(self._payloads(batch), job_id, rows, strict=True):
-            yield self._job(pack(data, name="payload"), rules, chosen_id, now_ms)
+        places = self._next_places(batch)
+        for data, chosen_id, rules, place in zip(
+            self._payloads(batch), job_id, rows, places, strict=True
+        ):
+            try:
+                job = self._job(pack(data, name="payload"), rules, chosen_id, now_ms, place)
+            except (TypeError, ValueError) as error:
+                yield Unfit(*(place or (None, 0)), str(error))
+            else:
+                yield job
+
+    def rows_of(self, origin: str | None) -> int:
+        """How many rows of an origin have come so far."""
+        return self._places.get(origin, 0)
+
+    def _next_places(self, batch: pa.RecordBatch) -> Iterator[tuple[str | None, int] | None]:
+        """Where each row stands in its origin; None for each where there are no origins."""
+        if self._plan.origin is None:
+            return repeat(None, batch.num_rows)
+        return map(self._next_place, batch.column(self._plan.origin).to_pylist())
+
+    def _next_place(self, origin: str | None) -> tuple[str | None, int]:
+        number = self._places[origin] = self._places.get(origin, 0) + 1
+        return origin, number
 
     def _payloads(self, batch: pa.RecordBatch) -> Iterator[Any]:
         names = self._plan.payload
@@ -126,14 +179,19 @@ class JobMaker:
         return (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
 
     def _job(
-        self, payload: bytes, rules: tuple[Any, ...], chosen_id: str | None, now_ms: int
+        self,
+        payload: bytes,
+        rules: tuple[Any, ...],
+        chosen_id: str | None,
+        now_ms: int,
+        place: tuple[str | None, int] | None,
     ) -> RunJob:
         name = rules[0] or self._options.job_name
         if len(name) > _SURELY_SHORT and len(name.encode()) > MAX_NAME_BYTES:
             _refuse_row("name", name, f"at most {MAX_NAME_BYTES} bytes of UTF-8")
         if chosen_id is not None and not chosen_id.strip():
             _refuse_row("job_id", chosen_id, "text that is not blank, or null")
-        job_id = chosen_id or self._id(pack([payload, *rules]))
+        job_id = chosen_id or self._id(payload, rules, place)
         delay_ms, run_at_ms, retry = 0, None, None
         if rules[1:] != _NO_RULES:
             _, delay_ms, run_at_ms, attempts, backoff = rules
@@ -148,16 +206,23 @@ class JobMaker:
             )
         return RunJob(job_id, envelope, name, delay_ms or 0, run_at_ms, chosen_id is not None)
 
-    def _id(self, content: bytes) -> str:
-        hashed = self._keyed.copy()
-        hashed.update(content)
-        digest = hashed.digest()
-        count = self._counts.note(digest)
-        if count:
-            again = digest + count.to_bytes(8, "big")
-            digest = hashlib.blake2b(again, digest_size=_DIGEST_BYTES, key=self._key).digest()
+    def _id(
+        self, payload: bytes, rules: tuple[Any, ...], place: tuple[str | None, int] | None
+    ) -> str:
+        if place is not None:
+            digest = self._digest(pack(place))
+        else:
+            digest = self._digest(pack([payload, *rules]))
+            count = self._counts.note(digest)
+            if count:
+                digest = self._digest(digest + count.to_bytes(8, "big"))
         # Not the shape of a ULID, whose first characters would be read as a time.
         return "s-" + b2a_base64(digest, newline=False).translate(_URL_SAFE).decode()
+
+    def _digest(self, content: bytes) -> bytes:
+        hashed = self._keyed.copy()
+        hashed.update(content)
+        return hashed.digest()
 
     def _retry(self, attempts: int | None, backoff: object) -> RetryOverride | None:
         if attempts is None and backoff is None:

@@ -1,14 +1,17 @@
 """What all sources share: options read once, a schema checked, pages read in tasks."""
 
+import os
 from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
 
+from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, InputPartition
 from pyspark.sql.types import StructType
 
 from chasquimq.broker import pages
 from chasquimq.broker.pages import Entry
+from chasquimq.broker.url import URL_VARIABLE
 from chasquimq.spark.links import Links
 from chasquimq.spark.offsets import Loss
 from chasquimq.spark.options import Options, read_options
@@ -21,6 +24,14 @@ P = TypeVar("P")
 
 URL_SETTING = "spark.chasquimq.url"
 """Spark's setting for the server where `redis_url` is not given; read by `register`."""
+
+
+def server_of(spark: SparkSession, redis_url: str | None) -> str | None:
+    """The server as a query must name it: given, the session's, or this process's; else None.
+
+    The environment is asked here, since Java's processes have that of when Java was started.
+    """
+    return redis_url or spark.conf.get(URL_SETTING, None) or os.environ.get(URL_VARIABLE)
 
 
 class ChasquiSource(DataSource, Generic[O]):

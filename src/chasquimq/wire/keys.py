@@ -114,6 +114,14 @@ class QueueKeys:
         """The ids of the jobs that a run has added (ours)."""
         return self.tag + b":seen:" + _as_bytes(run_id)
 
+    def run(self, run_id: str | bytes) -> bytes:
+        """What is known of a run that may have to be continued (ours)."""
+        return self.tag + b":run:" + _as_bytes(run_id)
+
+    def pace(self, run_id: str | bytes) -> bytes:
+        """How far ahead of its rate a run is (ours)."""
+        return self.tag + b":pace:" + _as_bytes(run_id)
+
     def fleet(self, name: str | bytes) -> bytes:
         """Which driver runs the fleet of this name (ours)."""
         return self.tag + b":fleet:" + _as_bytes(name)

@@ -40,7 +40,7 @@ def test_every_command_explains_itself_with_an_example_that_names_it(path):
 # What a command has no use for: `server` has its own, tables of the pipeline are files.
 WITHOUT = {
     **{path: {"--redis-url"} for path in LEAVES if path[0] == "server"},
-    **{path: {"--redis-url"} for path in (("pipeline", "report"), ("pipeline", "backfill"))},
+    **{path: {"--redis-url"} for path in (("pipeline", "report"), ("pipeline", "rebuild"))},
 }
 
 
@@ -143,11 +143,12 @@ def test_wrong_usage_is_exit_code_two_and_one_line(arguments, told):
 # Enough of an argument for each command that talks to a server to begin.
 ARGUMENTS = {
     "QUEUE": "q", "[NAME]": "x", "NAME": "x", "[DATA]": "1", "JOB_ID": "j1", "JOB_ID...": "j1",
-    "ID": "1-0", "KEY": "k", "QUEUE...": "q",
+    "ID": "1-0", "KEY": "k", "QUEUE...": "q", "SOURCE...": "rows.csv",
 }  # fmt: skip
 MORE = {
     ("repeatable", "add"): ["--every", "1s"],
     ("delayed", "reschedule"): ["--delay", "1s"],
+    ("pipeline", "backfill"): ["--queue", "q"],
 }
 TALKING = [
     path for path in LEAVES if path != ("worker",) and "--redis-url" not in WITHOUT.get(path, ())

@@ -1,5 +1,6 @@
 """Rows become jobs whose ids stay the same; user data takes the type it is asked for."""
 
+import dataclasses
 from collections import Counter
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -23,6 +24,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from chasquimq.broker.runs import RunJob
+from chasquimq.errors import ConfigError
 from chasquimq.spark import schemas
 from chasquimq.spark.batches import arrow_schema, batch
 from chasquimq.spark.data import as_json, shaped
@@ -30,6 +33,8 @@ from chasquimq.spark.event_rows import event_columns, loss_columns
 from chasquimq.spark.offsets import Loss
 from chasquimq.spark.options import SinkOptions, read_options
 from chasquimq.spark.sink_rows import JobMaker, layout
+from chasquimq.wire.codec import unpack
+from chasquimq.wire.envelope import decode
 from chasquimq.wire.ids import StreamId, ulid_time_ms
 
 OPTIONS = read_options(SinkOptions, {"queue": "q", "redis_url": "redis://h:1"})
@@ -54,6 +59,42 @@ def test_ids_are_the_same_in_any_order_and_none_is_twice():
 def test_equal_rows_of_other_runs_and_partitions_are_other_jobs():
     one, other, elsewhere = ids_of(ROWS), ids_of(ROWS, run_id="s"), ids_of(ROWS, partition=1)
     assert len({*one, *other, *elsewhere}) == 3 * len(ROWS)
+
+
+def test_with_an_origin_ids_are_made_of_places_wherever_the_task_runs():
+    """Two files are read by one task, or by two: the jobs are the same, and equal rows are two."""
+    options = dataclasses.replace(OPTIONS, origin_column="from")
+    schema = StructType([StructField("from", StringType()), StructField("n", LongType())])
+    rows = [{"from": name, "n": 1} for name in "aabbb"]
+
+    def ids(rows, partition, run_id="r"):
+        maker = JobMaker(layout(schema, options), options, run_id, partition)
+        made = list(maker.jobs(pa.RecordBatch.from_pylist(rows), 1_700_000_000_000))
+        assert {unpack(decode(job.envelope).packed_data)["n"] for job in made} == {1}
+        return [job.id for job in made]
+
+    assert ids(rows, 0) == ids(rows[:2], 0) + ids(rows[2:], 1)
+    assert len({*ids(rows, 0), *ids(rows, 0, "s")}) == 2 * len(rows)
+
+
+def test_a_row_that_cannot_be_a_job_is_named_by_its_place_and_the_others_go_on():
+    options = dataclasses.replace(OPTIONS, origin_column="from")
+    schema = StructType([StructField("from", StringType()), StructField("attempts", LongType())])
+    rows = [{"from": "f.csv", "attempts": number} for number in (1, 0, 2)]
+    maker = JobMaker(layout(schema, options), options, "r", 0)
+    first, second, third = maker.jobs(pa.RecordBatch.from_pylist(rows), 1_700_000_000_000)
+    assert (type(first), type(third)) == (RunJob, RunJob)
+    assert str(second) == (
+        "column 'attempts' of a row is 0: it must be 1 or more: it counts the first run too, "
+        "row 2 of f.csv"
+    )
+
+
+@pytest.mark.parametrize("name", ["nowhere", "n"])
+def test_an_origin_must_be_a_column_of_text(name):
+    options = dataclasses.replace(OPTIONS, origin_column=name)
+    with pytest.raises(ConfigError, match=f"option 'originColumn' is '{name}': use a column of te"):
+        layout(SCHEMA, options)
 
 
 def test_an_id_is_not_taken_for_one_that_holds_a_time():

@@ -53,6 +53,8 @@ def test_fixed_keys_are_the_hash_tag_and_a_suffix(attribute, suffix):
         ("stalls", ":stalls:"),
         ("sent", ":sent:"),
         ("seen", ":seen:"),
+        ("run", ":run:"),
+        ("pace", ":pace:"),
         ("fleet", ":fleet:"),
     ],
 )

@@ -1,0 +1,64 @@
+"""A table in memory to one file, by its ending; the file is there whole or not at all."""
+
+import json
+import os
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from chasquimq.errors import ConfigError
+
+
+def writer_for(path: str) -> Callable[[pa.Table], None]:
+    """What writes a table there; `ConfigError` if it is there, or ending or folder will not do."""
+    target = Path(path)
+    write = _WRITERS.get(target.suffix.lower())
+    if write is None:
+        msg = f"the file to export to is {path!r}: let it end in {', '.join(_WRITERS)}"
+        raise ConfigError(msg)
+    if target.exists():
+        # It may be all that is left of letters that were discarded, by a run that was killed.
+        msg = f"the file to export to, {path!r}, is already there: name another, or remove it"
+        raise ConfigError(msg)
+    if not target.resolve().parent.is_dir():
+        msg = f"the file to export to is {path!r}, and there is no such folder: make it first"
+        raise ConfigError(msg)
+
+    def whole(table: pa.Table) -> None:
+        # Beside it, so that it can take its place in one step; a kill leaves this one behind.
+        part = target.with_name(f".{target.name}.part")
+        write(table, part)
+        os.replace(part, target)  # noqa: PTH105 -- says what it does
+
+    return whole
+
+
+def _json(table: pa.Table, path: Path) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        for batch in table.to_batches():
+            for row in batch.to_pylist():
+                file.write(json.dumps(row, ensure_ascii=False, default=_plain) + "\n")
+
+
+def _plain(value: object) -> str:
+    return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def _csv(table: pa.Table, path: Path) -> None:
+    pyarrow.csv.write_csv(table, path)
+
+
+def _parquet(table: pa.Table, path: Path) -> None:
+    pyarrow.parquet.write_table(table, path)
+
+
+_WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {
+    ".parquet": _parquet,
+    ".csv": _csv,
+    ".json": _json,
+    ".jsonl": _json,
+}

@@ -1,0 +1,49 @@
+"""What made Spark fail is told on one line, as whoever raised it said it."""
+
+import pytest
+from pyspark.errors import PySparkException
+
+from chasquimq.errors import BackfillError, ChasquiError, ConnectionFailedError, QueueFullError
+from chasquimq.pipeline.problems import ours, told_plainly
+
+OF_A_ROW = "PythonException:\n  Traceback\nValueError: column 'x' of a row is 0, row 3 of f\n"
+OF_JAVA = """An error occurred.
+: org.apache.SparkException: Job aborted
+\tat a.b(C.scala:1)
+Caused by: org.apache.spark.SparkIllegalArgumentException: CSV header is wrong.
+ Header: a
+\tat d.e(F.scala:2)
+"""
+
+
+def raised(text):
+    with pytest.raises(ChasquiError) as told, told_plainly("it broke off"):
+        raise PySparkException(text)
+    return told.value
+
+
+def test_an_error_of_ours_comes_out_as_it_went_in():
+    text = "Traceback...\nchasquimq.errors.QueueFullError: queue full: no room for 3 [CMQ-006]\n"
+    error = raised(text)
+    assert type(error) is QueueFullError
+    assert str(error) == "queue full: no room for 3 [CMQ-006]"
+    text = "chasquimq.ConnectionFailedError: redis: nobody there [CMQ-001]"
+    assert type(ours(PySparkException(text))) is ConnectionFailedError
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (OF_A_ROW, "it broke off: column 'x' of a row is 0, row 3 of f"),
+        (OF_JAVA, "it broke off: CSV header is wrong. Header: a"),
+        (
+            "[SOME_CONDITION] what went wrong\nmore",
+            "it broke off: [SOME_CONDITION] what went wrong",
+        ),
+        ("", "it broke off: no reason was given"),
+    ],
+)
+def test_anything_else_is_a_backfill_error_with_the_innermost_cause(text, words):
+    error = raised(text)
+    assert type(error) is BackfillError
+    assert error.message == words
