@@ -250,7 +250,7 @@ class SparkWorker:
             except (PySparkException, Py4JJavaError) as error:
                 has_worked = self._query is not None and self._query.lastProgress is not None
                 failures = 1 if has_worked else failures + 1
-                if _is_a_mistake(error) or failures > _MOST_FAILURES:
+                if is_a_mistake(error) or failures > _MOST_FAILURES:
                     raise
                 log.warning("fleet %s lost a process, its jobs are taken up again: %s",
                             recipe.fleet, _first_line(error),
@@ -331,7 +331,7 @@ def _require_positive(**given: float) -> None:
             raise ConfigError(msg)
 
 
-def _is_a_mistake(error: Exception) -> bool:
+def is_a_mistake(error: Exception) -> bool:
     """Whether it would come again: what Python raised in a task, but for what passes."""
     text = str(error)
     return _TRACEBACK in text and not any(each in text for each in _PASSING)
