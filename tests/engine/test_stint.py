@@ -116,6 +116,17 @@ async def test_what_an_earlier_stint_left_comes_first_alone_and_with_its_run_cou
     assert scene.is_empty()
 
 
+async def test_however_much_was_left_all_of_it_can_be_claimed_at_once(scene, stint):
+    """A slot that works on whole batches has thousands in hand; they are let go in parts."""
+    await scene.queue.add_bulk([{"name": "n", "data": number} for number in range(700)])
+    leave_pending(scene, 700)
+    assert await stint(lambda job: None, most=1) is StintEnd.ENOUGH
+    rows = scene.pending()
+    assert len(rows) == 699
+    assert all(row["time_since_delivered"] >= LEASE_MS for row in rows)
+    assert {row["times_delivered"] for row in rows} == {1}
+
+
 async def test_only_the_entry_that_is_run_counts_another_delivery(scene, stint):
     """One that kills the process is counted; those that wait behind it are not."""
     await add(scene, 4)

@@ -1,7 +1,6 @@
 """Spark as a fleet of workers: the same as an ordinary worker, as far as a queue can tell."""
 
 import asyncio
-import importlib.util
 import subprocess
 import sys
 import threading
@@ -12,9 +11,10 @@ import pytest
 from chasquimq import SyncQueue, UnrecoverableError, Worker
 from chasquimq.errors import ConfigError
 from chasquimq.spark import SparkWorker, permit
+from chasquimq.spark.slot import work
 from chasquimq.wire.event import EventName
 from chasquimq.wire.keys import QueueKeys
-from tests.support.eventually import eventually_sync
+from tests.support.eventually import eventually, eventually_sync
 from tests.support.raw_queue import RawQueue
 from tests.support.spark import SPARK_MARKS
 
@@ -94,8 +94,7 @@ def test_jobs_end_on_spark_as_they_end_in_a_worker(server, queue_name, queue, fl
         async def work():
             worker = Worker(other, handle, redis_url=server.url, store_results=True, max_attempts=5)
             working = asyncio.create_task(worker.run())
-            while native.counts() != queue.counts():  # noqa: ASYNC110 -- of a blocking queue
-                await asyncio.sleep(0.02)
+            await eventually(lambda: native.counts() == queue.counts())
             await worker.close()
             await working
 
@@ -108,15 +107,22 @@ def test_jobs_end_on_spark_as_they_end_in_a_worker(server, queue_name, queue, fl
     ]  # fmt: skip
 
 
-def test_a_paused_queue_is_left_alone_until_it_is_resumed(queue, fleet):
+def has_found_nothing(spark, queue_name):
+    """Whether every slot has had a stint, and the planner a look after that, in vain."""
+    for query in spark.streams.active:
+        if queue_name in query.name and query.lastProgress is not None:
+            return query.status["message"] == "Waiting for data to arrive"
+    return False
+
+
+def test_a_paused_queue_is_left_alone_until_it_is_resumed(spark, queue, queue_name, fleet):
     queue.pause()
     queue.add("n", 1, job_id="a")
     worker = fleet(lambda job: job.data, store_results=True)
     running = threading.Thread(target=worker.run)
     running.start()
     try:
-        eventually_sync(lambda: worker.is_running, timeout=30)
-        time.sleep(2)  # long enough for several looks
+        eventually_sync(lambda: has_found_nothing(spark, queue_name), timeout=60)
         assert queue.counts().waiting == 1
         queue.resume()
         eventually_sync(lambda: queue.get_job_result("a") == 1, timeout=30)
@@ -169,8 +175,7 @@ def test_a_handler_may_take_longer_than_its_lease(server, queue_name, queue, fle
     async def work():
         on_spark = fleet(slow, store_results=True, claim_min_idle_ms=600)
         running = asyncio.create_task(asyncio.to_thread(on_spark.run, until_idle=True))
-        while queue.counts().active == 0:  # noqa: ASYNC110 -- of a blocking queue
-            await asyncio.sleep(0.02)
+        await eventually(lambda: queue.counts().active, timeout=60)
         working = asyncio.create_task(worker.run())
         await running
         await worker.close()
@@ -209,15 +214,21 @@ def test_a_function_of_columns_gets_batches_and_answers_row_by_row(queue, fleet,
             return table["x"] * 2
         return [x * 2 for x in table["x"].to_pylist()]
 
-    if shape == "pandas" and importlib.util.find_spec("pandas") is None:
-        with pytest.raises(ConfigError, match="needs pandas"):
-            fleet(double, batch=shape)
-        return
     worker = fleet(double, batch=shape, batch_size=100, schema="x long", store_results=True)
     worker.run(until_idle=True)
     assert [queue.get_job_result(f"j{number}") for number in range(500)] == [
         2 * number for number in range(500)
     ]
+
+
+def test_pandas_that_is_not_there_is_asked_for_before_a_job_is_taken(monkeypatch):
+    """By executors too: a slot makes its worker as the driver did."""
+    recipe = SparkWorker("q", len, batch="pandas")._recipe  # noqa: SLF001 -- what travels
+    monkeypatch.setitem(sys.modules, "pandas", None)  # as if it were not installed
+    for refused in (lambda: SparkWorker("q", len, batch="pandas"), lambda: work(recipe, 0)):
+        with pytest.raises(ConfigError, match="pip install 'pandas<3'"):
+            refused()
+    assert SparkWorker("q", len, batch="arrow").name == "q"
 
 
 def test_a_bad_row_fails_its_batch_once_and_then_alone(queue, fleet):

@@ -1,203 +1,233 @@
-"""Nothing is lost and nothing is twice when workers, executors or the driver are killed."""
+"""Nothing is lost and nothing is twice when the driver is killed, whatever it was at.
 
+One driver does everything there is at the same time, because a driver takes long to start: it is
+killed in the midst of it, twice, and a third one ends what is left.
+"""
+
+import asyncio
 import contextlib
-import json
-import os
-import signal
-import subprocess
-import sys
+import threading
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
+from chasquimq import SyncQueue, Worker
 from chasquimq.config import ConsumerConfig
 from chasquimq.wire.codec import unpack
 from chasquimq.wire.envelope import decode
 from chasquimq.wire.keys import QueueKeys
 from tests.support import spark_driver
 from tests.support.eventually import eventually_sync
+from tests.support.raw_queue import RawQueue
 from tests.support.spark import SMALL, SPARK_MARKS
+from tests.support.spark_process import spark_processes
 
-pytestmark = SPARK_MARKS
+# Two drivers, one after the other, on a machine that may be busy.
+pytestmark = [pytest.mark.timeout(1_200), *SPARK_MARKS]
 
-EVENTS = 3_000
-JOBS = 12_000
-# Executors in processes of their own, on workers that could hold twice as much.
-CLUSTER = {"spark.master": "local-cluster[2,1,1024]", "spark.executor.memory": "512m"}
-
-
-class Driver:
-    """The process of a driver, and all that it started."""
-
-    def __init__(self, told, config):
-        arguments = json.dumps([told, SMALL | config])
-        self._process = subprocess.Popen(
-            [sys.executable, spark_driver.__file__, arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-
-    def kill(self, words=""):
-        """Kill all of it that is still there, or those whose command line holds `words`."""
-        killed = 0
-        for path in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                pid = int(path.name)
-                if os.getsid(pid) != self._process.pid:
-                    continue
-                if words in (path / "cmdline").read_bytes().replace(b"\0", b" ").decode():
-                    os.kill(pid, signal.SIGKILL)
-                    killed += 1
-        return killed
-
-    def wait(self, timeout=120):
-        _, told = self._process.communicate(timeout=timeout)
-        return self._process.returncode, told.decode()[-3_000:]
-
-    def is_running(self):
-        return self._process.poll() is None
-
-
-@pytest.fixture
-def start_driver(server, queue_name, tmp_path):
-    started = []
-
-    def start(what, **config):
-        told = {
-            "what": what,
-            "rows": str(JOBS),
-            "url": server.url,
-            "queue": queue_name,
-            "lake": str(tmp_path / "lake"),
-            "checkpoint": str(tmp_path / "checkpoint"),
-        }
-        started.append(Driver(told, config))
-        return started[-1]
-
-    yield start
-    for driver in started:
-        driver.kill()
-        driver.wait()
-
-
-@pytest.fixture
-def events(server, queue_name):
-    """So many events, each with a number."""
-    pipe = server.client().pipeline(transaction=False)
-    for number in range(EVENTS):
-        pipe.xadd(QueueKeys(queue_name).events, {"e": "active", "attempt": number})
-    pipe.execute()
-
-
-@pytest.fixture
-def batches(tmp_path):
-    """How many batches are done."""
-    return lambda: len(list((tmp_path / "checkpoint" / "commits").glob("[0-9]*")))
-
-
-def seen_once(spark, tmp_path):
-    """Whether the lake, read as Spark reads it, has every event once."""
-    frame = spark.read.parquet(str(tmp_path / "lake"))
-    return Counter(row.attempt for row in frame.collect()) == dict.fromkeys(range(EVENTS), 1)
-
-
-@pytest.mark.usefixtures("events")
-def test_a_driver_killed_again_and_again_loses_and_doubles_no_event(
-    spark, tmp_path, start_driver, batches, stream, to_parquet
-):
-    for done in (1, 3):
-        driver = start_driver("events")
-        eventually_sync(lambda: batches() >= done or not driver.is_running(), timeout=90)  # noqa: B023
-        assert driver.is_running(), driver.wait()
-        driver.kill()
-        driver.wait()
-    assert batches() < EVENTS // 500
-
-    to_parquet(stream(startingOffsets="earliest"))
-    assert seen_once(spark, tmp_path)
-
-
-@pytest.mark.usefixtures("events")
-def test_executors_and_workers_killed_while_they_read_lose_and_double_no_event(
-    spark, tmp_path, start_driver, batches
-):
-    driver = start_driver("events", **CLUSTER)
-    eventually_sync(lambda: batches() >= 1 or not driver.is_running(), timeout=120)
-    assert driver.is_running(), driver.wait()
-    assert driver.kill("pyspark.daemon") >= 1
-    eventually_sync(lambda: batches() >= 2 or not driver.is_running(), timeout=60)
-    assert driver.is_running(), driver.wait()
-    assert driver.kill("CoarseGrainedExecutorBackend") >= 1
-    assert driver.wait()[0] == 0
-    assert seen_once(spark, tmp_path)
-
-
-def test_a_write_killed_midway_and_run_again_adds_every_job_once(
-    spark, server, queue_name, queue, start_driver, write
-):
-    driver = start_driver("jobs")
-    eventually_sync(lambda: queue.counts().waiting > 1_000 or not driver.is_running(), timeout=90)
-    assert driver.is_running(), driver.wait()
-    driver.kill()
-    driver.wait()
-    assert 0 < queue.counts().waiting < JOBS
-
-    write(spark_driver.numbers(spark, JOBS), runId="r")
-    entries = server.client().xrange(QueueKeys(queue_name).stream)
-    numbers = Counter(unpack(decode(fields[b"d"]).payload)["n"] for _, fields in entries)
-    assert numbers == dict.fromkeys(range(JOBS), 1)
-
-
+EVENTS, IN_A_BATCH = 3_000, 200
+ROWS = 6_000
+JOBS = 600
+BATCHED = 60
 # What a slot may have in hand: what runs, and what it read ahead.
 IN_HAND = spark_driver.FLEET_CONCURRENCY + ConsumerConfig().batch
+SLOTS = 2
+
+
+class World:
+    """A queue for each thing that a driver does, and how far it is with it."""
+
+    def __init__(self, server, name, folder):
+        self.url, self.client = server.url, server.client()
+        self.told, self.sunk, self.worked, self.batched = (
+            f"{name}-{each}" for each in ("told", "sunk", "worked", "batched")
+        )
+        self.lake, self.checkpoint, self.out = (
+            folder / each for each in ("lake", "checkpoint", "out")
+        )
+
+    def tell(self, part):
+        """A third of the events."""
+        pipe = self.client.pipeline(transaction=False)
+        for number in range(part * EVENTS // 3, (part + 1) * EVENTS // 3):
+            pipe.xadd(QueueKeys(self.told).events, {"e": "active", "attempt": number})
+        pipe.execute()
+
+    def fill(self):
+        self.tell(0)
+        with self.queue(self.worked) as queue:
+            queue.add_bulk([{"name": "n", "data": n, "job_id": f"j{n}"} for n in range(JOBS)])
+        with self.queue(self.batched) as queue:
+            queue.add_bulk([{"name": "n", "data": {"n": n}} for n in range(BATCHED)])
+
+    def queue(self, name):
+        return SyncQueue(name, redis_url=self.url)
+
+    def hold(self, number):
+        """Let the fleet get so far, and no further."""
+        self.client.set(f"hold-{self.worked}", number)
+
+    def planned(self):
+        """Batches of events that were begun."""
+        return len(list((self.checkpoint / "offsets").glob("[0-9]*")))
+
+    def batches(self):
+        """Batches of events that are done."""
+        return len(list((self.checkpoint / "commits").glob("[0-9]*")))
+
+    def sunk_rows(self):
+        return self.client.xlen(QueueKeys(self.sunk).stream)
+
+    def runs(self):
+        """Every run of a job of the fleet's queue."""
+        return spark_driver.noted_runs(self.client, self.worked)
 
 
 @pytest.fixture
-def ran(server, queue_name):
-    """How often each job ran, by name and number."""
-    client, key = server.client(), f"ran-{queue_name}"
-    yield lambda: {field.decode(): int(count) for field, count in client.hgetall(key).items()}
-    client.delete(key)
+def world(server, queue_name, tmp_path):
+    made = World(server, queue_name, tmp_path)
+    made.fill()
+    yield made
+    made.client.delete(f"ran-{made.worked}", f"hold-{made.worked}")
 
 
-def add_numbers(queue, count):
-    for at in range(0, count, 500):
-        queue.add_bulk([{"name": "n", "data": at + number} for number in range(500)])
+@pytest.fixture
+def start_driver():
+    with spark_processes() as start:
+        yield start
 
 
-def test_a_fleet_whose_driver_is_killed_is_taken_up_by_the_next(
-    spark, server, queue_name, queue, start_driver, ran
+@contextlib.contextmanager
+def ordinary_worker(world):
+    """One that shares the fleet's queue, and is not killed."""
+    over = threading.Event()
+
+    async def work():
+        worker = Worker(
+            world.worked,
+            lambda job: spark_driver.note_run(job, world.url, world.worked),
+            redis_url=world.url,
+            concurrency=1,
+            store_results=True,
+            claim_min_idle_ms=spark_driver.LEASE_MS,
+            handle_signals=False,
+        )
+        working = asyncio.create_task(worker.run())
+        await asyncio.to_thread(over.wait)
+        await worker.close()
+        await working
+
+    thread = threading.Thread(target=lambda: asyncio.run(work()))
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def everything(world, driver, part, hangs):
+    """Let a driver come to the midst of each thing, one after the other."""
+    facts = {"url": world.url, "in_a_batch": IN_A_BATCH, "rows": ROWS, "hangs": hangs}
+    for name in ("lake", "checkpoint", "out"):
+        facts[name] = str(getattr(world, name))
+    done = world.batches()
+    driver.order("events", queue=world.told, **facts)
+    driver.until(lambda: world.batches() > done)
+    driver.order("batch", queue=world.batched, **facts)
+    driver.until(world.out.with_name(f"hangs-{hangs}").exists)
+    cap, runs = 1_000 + 2_000 * part, 100 + 200 * part
+    driver.order("jobs", queue=world.sunk, cap=cap, **facts)
+    driver.until(lambda: world.sunk_rows() == cap)
+    world.hold(runs)
+    driver.order("fleet", queue=world.worked, **facts)
+    driver.until(lambda: any(run["number"] >= runs for run in world.runs()))
+    world.tell(part + 1)
+    driver.until(lambda: world.planned() > world.batches())
+
+
+def test_a_driver_killed_twice_in_the_midst_of_everything_loses_and_doubles_nothing(
+    spark, world, start_driver
 ):
-    add_numbers(queue, 1_000)
-    driver = start_driver("fleet")
-    eventually_sync(lambda: len(ran()) > 100 or not driver.is_running(), timeout=90)
-    assert driver.is_running(), driver.wait()
-    driver.kill()
-    driver.wait()
-    assert 0 < len(ran()) < 1_000
+    for part, hangs in enumerate(("after", "before")):
+        driver = start_driver(SMALL | {"spark.master": "local[6,2]"})
+        everything(world, driver, part, hangs)
+        driver.kill()
+        assert world.planned() > world.batches()
+        assert world.sunk_rows() < ROWS
+        assert len({run["number"] for run in world.runs()}) < JOBS
 
-    told = {"queue": queue_name, "url": server.url}
-    spark_driver.fleet(spark, told).run(until_idle=True)
-    runs = ran()
-    assert len(runs) == 1_000
-    assert sum(runs.values()) - 1_000 <= 2 * IN_HAND
-    assert (queue.counts().active, queue.peek_dlq()) == (0, [])
+    world.client.delete(f"hold-{world.worked}")
+    every_event_is_in_the_lake_once(spark, world)
+    every_row_is_a_job_once(spark, world)
+    every_job_has_run_and_only_those_in_hand_twice(spark, world)
+    every_job_of_the_batch_is_in_its_table_once(spark, world)
+
+
+def every_event_is_in_the_lake_once(spark, world):
+    (
+        spark.readStream.format("chasquimq_events")
+        .options(redis_url=world.url, queue=world.told, startingOffsets="earliest")
+        .load()
+        .writeStream.format("parquet")
+        .options(path=str(world.lake), checkpointLocation=str(world.checkpoint))
+        .trigger(availableNow=True)
+        .start()
+        .awaitTermination()
+    )
+    rows = spark.read.parquet(str(world.lake)).select("attempt").collect()
+    assert Counter(row.attempt for row in rows) == dict.fromkeys(range(EVENTS), 1)
+
+
+def every_row_is_a_job_once(spark, world):
+    options = {"redis_url": world.url, "queue": world.sunk, "runId": "r"}
+    frame = spark_driver.numbers(spark, ROWS)
+    frame.write.format("chasquimq").options(**options).mode("append").save()
+    entries = world.client.xrange(QueueKeys(world.sunk).stream)
+    numbers = Counter(unpack(decode(fields[b"d"]).payload)["n"] for _, fields in entries)
+    assert numbers == dict.fromkeys(range(ROWS), 1)
+
+
+def every_job_has_run_and_only_those_in_hand_twice(spark, world):
+    """A third driver takes the fleet up, beside an ordinary worker of the same group."""
+    told = {"queue": world.worked, "url": world.url}
+    with ordinary_worker(world), world.queue(world.worked) as queue:
+        spark_driver.fleet(spark, told).run(until_idle=True)
+        eventually_sync(lambda: queue.counts().waiting + queue.counts().active == 0)
+        assert queue.get_job_result_bulk([f"j{n}" for n in range(JOBS)]) == [
+            2 * n for n in range(JOBS)
+        ]
+        assert queue.peek_dlq() == []
+    raw = RawQueue(world.client, QueueKeys(world.worked))
+    assert (raw.stream(), raw.held(), raw.delayed()) == ([], [], [])
+    # Two kills, each of which cost what every slot had in hand.
+    assert len(world.runs()) - JOBS <= 2 * SLOTS * IN_HAND
+
+
+def every_job_of_the_batch_is_in_its_table_once(spark, world):
+    """The first driver had written the table and not acknowledged; the second came to neither."""
+    done = spark_driver.batch(
+        spark, {"queue": world.batched, "url": world.url, "out": str(world.out)}
+    )
+    assert (done.completed, done.failed, done.lost) == (BATCHED, 0, 0)
+    rows = spark.read.parquet(str(world.out)).select("n").collect()
+    assert Counter(row.n for row in rows) == dict.fromkeys(range(BATCHED), 1)
+    raw = RawQueue(world.client, QueueKeys(world.batched))
+    assert (raw.stream(), raw.held(), raw.dlq()) == ([], [], [])
 
 
 def test_a_job_that_kills_its_process_costs_its_own_runs_and_nobody_elses(
-    spark, server, queue_name, queue, ran
+    spark, server, queue_name, queue
 ):
     queue.add("poison", 0)
-    add_numbers(queue, 500)
+    queue.add_bulk([{"name": "n", "data": number} for number in range(300)])
     spark_driver.fleet(spark, {"queue": queue_name, "url": server.url}).run(until_idle=True)
 
-    runs = ran()
-    assert runs.pop("poison:0") == 3
-    assert len(runs) == 500
+    runs = Counter(run["name"] for run in spark_driver.noted_runs(server.client(), queue_name))
+    server.client().delete(f"ran-{queue_name}")
+    assert runs["poison"] == spark_driver.FLEET_ATTEMPTS
     # It takes company with it once; after that it runs alone.
-    assert sum(runs.values()) - 500 <= IN_HAND + 2 * 2 * IN_HAND
+    assert runs["n"] - 300 <= IN_HAND + 2 * SLOTS * IN_HAND
     [letter] = queue.peek_dlq()
-    assert (letter["name"], letter["attempts"]) == ("poison", 3)
+    assert (letter["name"], letter["attempts"]) == ("poison", spark_driver.FLEET_ATTEMPTS)
+    assert queue.counts().waiting + queue.counts().active == 0

@@ -1,88 +1,181 @@
 """A Spark driver in a process of its own, to be killed: `python spark_driver.py '{...}'`.
 
-`events`: stream the events of a queue into a folder, in small batches. `jobs`: write numbers as
-jobs of a queue, slowly, under a run id. `fleet`: run the jobs of a queue until there is none left.
+It is given the settings of its session, and reads orders from its standard input, one JSON object
+a line. It carries out all of them at the same time, each in a thread, and reports each that is
+done by the name of what it was:
+
+- `events`: stream the events of a queue into a folder, in small batches.
+- `jobs`: write numbers as jobs of a queue that is soon full, under a run id.
+- `fleet`: run the jobs of a queue until somebody orders `stop`. Those whose number is that in
+  `hold-<queue>` on the server, or above it, last until it goes away.
+- `batch`: process the jobs of a queue as a table, and hang where the order says.
 """
 
 import json
 import os
 import signal
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+import traceback
+from pathlib import Path
+from typing import Any, cast
 
 import redis
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from chasquimq import Job
-from chasquimq.spark import SparkWorker, session
+from chasquimq.spark import SparkWorker, process_batch, session
+from chasquimq.spark.batch_hand import Processed
 
 FLEET_CONCURRENCY = 4
+FLEET_ATTEMPTS = 4
+# A worker beside the fleet takes over what a killed driver left after this long.
+LEASE_MS = 3_000
+# How often an order is tried; it costs a Spark that is out of breath some 10 s a time.
+_PATIENCE = 20
 
 
-def main(told: dict[str, str], config: dict[str, str]) -> None:
-    """Do what was told until it is done, or until the end of this process."""
-    spark = session("killed", config)
-    options = {"redis_url": told["url"], "queue": told["queue"]}
-    if told["what"] == "fleet":
-        fleet(spark, told).run(until_idle=True)
-        return
-    if told["what"] == "jobs":
-        frame = numbers(spark, int(told["rows"]), slowly)
-        frame.write.format("chasquimq").options(**options, runId="r", chunkRows="50").mode(
-            "append"
-        ).save()
-        return
-    events = spark.readStream.format("chasquimq_events").options(
-        **options, startingOffsets="earliest", maxOffsetsPerTrigger="500"
-    )
-    query = (
-        events.load()
-        .writeStream.format("parquet")
-        .option("path", told["lake"])
-        .option("checkpointLocation", told["checkpoint"])
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
+class Office:
+    """Carries out orders."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        """Nothing is under way yet."""
+        self._spark = spark
+        self._fleets: list[SparkWorker] = []
+
+    def carry_out(self, order: dict[str, Any]) -> None:
+        """Do it, again where Spark gave up, as whoever runs a driver would; report it."""
+        for _ in range(_PATIENCE):
+            try:
+                getattr(self, order["what"])(order)
+            except (PySparkException, Py4JJavaError):
+                traceback.print_exc()
+            else:
+                sys.stdout.write(order["what"] + "\n")
+                sys.stdout.flush()
+                return
+        os._exit(1)
+
+    def events(self, order: dict[str, Any]) -> None:
+        """Stream into a folder, what there is or, without `available_now`, for ever."""
+        frame = self._spark.readStream.format("chasquimq_events").options(
+            redis_url=order["url"], queue=order["queue"], startingOffsets="earliest",
+            maxOffsetsPerTrigger=order["in_a_batch"],
+        )  # fmt: skip
+        writer = (
+            frame.load()
+            .writeStream.format("parquet")
+            .option("path", order["lake"])
+            .option("checkpointLocation", order["checkpoint"])
+        )
+        if order.get("available_now"):
+            writer = writer.trigger(availableNow=True)
+        writer.start().awaitTermination()
+
+    def jobs(self, order: dict[str, Any]) -> None:
+        """Write a table of numbers; wait while the queue holds `cap` of them."""
+        frame = numbers(self._spark, int(order["rows"]))
+        options = {"redis_url": order["url"], "queue": order["queue"], "runId": "r"}
+        options |= {"maxStreamLen": str(order["cap"]), "chunkRows": "50"}
+        frame.write.format("chasquimq").options(**options).mode("append").save()
+
+    def fleet(self, order: dict[str, Any]) -> None:
+        """Work."""
+        worker = fleet(self._spark, order)
+        self._fleets.append(worker)
+        worker.run()
+
+    def stop(self, _: dict[str, Any]) -> None:
+        """End every fleet."""
+        while self._fleets:
+            self._fleets.pop().stop()
+
+    def batch(self, order: dict[str, Any]) -> None:
+        """Process a backlog."""
+        batch(self._spark, order)
 
 
-def fleet(spark: SparkSession, told: dict[str, str]) -> SparkWorker:
-    """Slots that note each run on the server; a job `poison` kills the process it runs in."""
-    url, ran = told["url"], f"ran-{told['queue']}"
-
-    def note(job: Job) -> None:
-        redis.Redis.from_url(url).hincrby(ran, f"{job.name}:{job.data}", 1)
-        if job.name == "poison":
-            os.kill(os.getpid(), signal.SIGKILL)
-        time.sleep(0.01)
-
+def fleet(spark: SparkSession, told: dict[str, Any], **options: Any) -> SparkWorker:
+    """Slots that note each run, and in which process, on the server; see `note_run`."""
+    url, queue = told["url"], told["queue"]
     return SparkWorker(
-        told["queue"],
-        note,
+        queue,
+        lambda job: note_run(job, url, queue),
         spark=spark,
         redis_url=url,
-        concurrency=FLEET_CONCURRENCY,
-        max_attempts=3,
-        linger_ms=200,
+        **{
+            "concurrency": FLEET_CONCURRENCY,
+            "max_attempts": FLEET_ATTEMPTS,
+            "claim_min_idle_ms": LEASE_MS,
+            "linger_ms": 200,
+            "store_results": True,
+        }
+        | options,
     )
 
 
-def numbers(
-    spark: SparkSession, count: int, pace: Callable[[Iterable[int]], Iterable[int]] = iter
-) -> DataFrame:
-    """A table of so many numbers, the same each time, in two parts."""
-    rows = spark.sparkContext.parallelize(range(count), 2).mapPartitions(pace)
-    return spark.createDataFrame(rows.map(lambda number: (number,)), "n long")
+def note_run(job: Job, url: str, queue: str) -> int:
+    """Note a run of the job, then do what its name says.
 
-
-def slowly(rows: Iterable[int]) -> Iterator[int]:
-    """Numbers, at such a pace that somebody can come in between."""
-    for number in rows:
-        if number % 100 == 0:
+    `poison` kills its process, `flaky` fails in its first run, `doomed` in every.
+    """
+    run = {"name": job.name, "number": job.data, "attempt": job.attempt, "pid": os.getpid()}
+    with redis.Redis.from_url(url) as client:
+        client.rpush(f"ran-{queue}", json.dumps(run))
+        while (held := cast("bytes | None", client.get(f"hold-{queue}"))) and job.data >= int(held):
             time.sleep(0.05)
-        yield number
+    if job.name == "poison":
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(0.01)
+    if job.name == "doomed" or (job.name == "flaky" and job.attempt == 1):
+        message = f"failed in run {job.attempt}"
+        raise ValueError(message)
+    return int(job.data) * 2
+
+
+def noted_runs(client: redis.Redis, queue: str) -> list[dict[str, Any]]:
+    """Every run that was noted, in the order in which they began."""
+    found: Any = client.lrange(f"ran-{queue}", 0, -1)
+    return [json.loads(each) for each in found]
+
+
+def batch(spark: SparkSession, told: dict[str, Any]) -> Processed:
+    """Write a table of numbers over what is there, and hang `before` that or `after` it."""
+    out, hangs = Path(told["out"]), told.get("hangs")
+
+    def hang(where: str) -> None:
+        if hangs == where:
+            out.with_name(f"hangs-{where}").touch()
+            threading.Event().wait()
+
+    def save(jobs: DataFrame) -> None:
+        rows = sorted(row.job_id for row in jobs.select("job_id").collect())
+        hang("before")
+        target = str(out / f"first={rows[0]}")
+        jobs.select("job_id", "payload.n").write.mode("overwrite").parquet(target)
+        hang("after")
+
+    return process_batch(
+        told["queue"], save, spark=spark, redis_url=told["url"], schema="n long", max_attempts=5
+    )
+
+
+def numbers(spark: SparkSession, count: int) -> DataFrame:
+    """A table of so many numbers, the same each time, in two parts."""
+    # Not `range`: a thread that has made no frame of its own finds no format of Python's.
+    rows = spark.sparkContext.parallelize(range(count), 2).map(lambda number: (number,))
+    return spark.createDataFrame(rows, "n long")
+
+
+def main(config: dict[str, str]) -> None:
+    """Do what was told until this process ends."""
+    office = Office(session("killed", config))
+    for line in sys.stdin:
+        threading.Thread(target=office.carry_out, args=(json.loads(line),), daemon=True).start()
 
 
 if __name__ == "__main__":
-    main(*json.loads(sys.argv[1]))
+    main(json.loads(sys.argv[1]))

@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from chasquimq.broker import locks, pause, stream
-from chasquimq.broker.call import Call
+from chasquimq.broker.call import Steps
 from chasquimq.broker.connection import Connection
 from chasquimq.broker.limits import Taken
+from chasquimq.broker.steps import drive
 from chasquimq.broker.stream import Delivery
 from chasquimq.clock import Clock
 from chasquimq.config import ConsumerConfig
@@ -36,6 +37,8 @@ _STOP_S = 0.01
 # Between two looks at whether the hand is empty.
 _HAND_LOOK_S = 0.002
 _LONGEST_HAND_LOOK_S = 0.1
+# Deliveries let go in one call; it holds up the server for that long.
+_CHUNK = 500
 
 
 class StintEnd(StrEnum):
@@ -125,17 +128,10 @@ class StintIntake:
         self._is_recovering = True
 
     async def _let_go(self) -> None:
-        """Make what an earlier stint of this name left claimable at once; its runs count."""
-        config = self._config
-        held = await self._connection.run(
-            stream.pending(self._keys, config.group, config.consumer_id)
-        )
-        left = left_behind(held, config.claim_min_idle_ms)
-        if not left:
-            return
-        log.info("%s takes up %d deliveries that were left under its name", config.consumer_id,
-                 len(left), extra={"queue": self._keys.name})  # fmt: skip
-        await self._connection.run(let_go(self._keys, config, left))
+        left = await drive(self._connection, let_go(self._keys, self._config))
+        if left:
+            log.info("%s takes up %d deliveries that were left under its name",
+                     self._config.consumer_id, left, extra={"queue": self._keys.name})  # fmt: skip
 
     async def _recover(self, may_go_on: Callable[[], bool]) -> Taken:
         """The oldest entry whose lease ran out, once everything else is settled."""
@@ -186,18 +182,21 @@ class StintIntake:
         return Taken()
 
 
-def left_behind(held: list[Delivery], lease_ms: int) -> list[Delivery]:
-    """Of what a name holds, that which nobody could claim yet; the run under way counts.
+def let_go(keys: QueueKeys, config: ConsumerConfig) -> Steps[int]:
+    """Make what is pending under our name claimable at once, by anybody; its runs count.
 
-    What is idle for a whole lease can be claimed as it is, and its count is left alone: that of a
-    delivery which was handed back is not one too few.
+    Returns how many that were. What is idle for a whole lease can be claimed as it is, and its
+    count is left alone: that of a delivery which was handed back is not one too few.
     """
-    left = [each for each in held if each.idle_ms < lease_ms]
+    group, consumer = config.group, config.consumer_id
+    left: list[Delivery] = []
+    first = "-"
+    while page := (yield stream.pending(keys, group, consumer, first=first)):
+        left += [each for each in page if each.idle_ms < config.claim_min_idle_ms]
+        first = f"({page[-1].entry_id.decode()}"
     for each in left:
         each.deliveries += 1
-    return left
-
-
-def let_go(keys: QueueKeys, config: ConsumerConfig, left: list[Delivery]) -> Call[int]:
-    """The call that makes them claimable at once, by anybody."""
-    return stream.hand_back(keys, config.group, config.consumer_id, left, idle_ms=IDLE_FOR_ALL_MS)
+    for at in range(0, len(left), _CHUNK):
+        chunk = left[at : at + _CHUNK]
+        yield stream.hand_back(keys, group, consumer, chunk, idle_ms=IDLE_FOR_ALL_MS)
+    return len(left)

@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 from chasquimq.broker import events, pause, stream
 from chasquimq.broker.blocking import BlockingConnection
 from chasquimq.broker.call import Call, together
+from chasquimq.broker.steps import drive_blocking
 from chasquimq.broker.stream import Completion, Delivery, Telling
 from chasquimq.clock import SYSTEM_CLOCK
 from chasquimq.config import ConsumerConfig
@@ -18,7 +19,7 @@ from chasquimq.engine.leases import Leases
 from chasquimq.engine.reader import other_group
 from chasquimq.engine.relocator import Move
 from chasquimq.engine.settlement import Settlement
-from chasquimq.engine.stint import left_behind, let_go
+from chasquimq.engine.stint import let_go
 from chasquimq.engine.teller import active_fields, failed_fields, started
 from chasquimq.errors import ConfigError
 from chasquimq.wire.keys import QueueKeys
@@ -117,11 +118,10 @@ class Hand:
 
     def let_go(self) -> None:
         """Leave all that is in hand to whoever comes next, the run counted."""
-        left = left_behind(self._held(), self._config.claim_min_idle_ms)
-        for each in left:
-            self._leases.drop(each.entry_id)
-        for at in range(0, len(left), _CHUNK):
-            self._connection.run(let_go(self._keys, self._config, left[at : at + _CHUNK]))
+        # First, or a renewal would make it ours again.
+        for entry_id in self._leases.held():
+            self._leases.drop(entry_id)
+        drive_blocking(self._connection, let_go(self._keys, self._config))
 
     def failed(self, run: Run, reason: str, duration_us: int) -> None:
         """Note that a run has failed; told before what follows from it."""
@@ -132,15 +132,6 @@ class Hand:
         other = self._connection.run(stream.join(self._keys, self._config.group))
         if other:
             raise ConfigError(other_group(self._keys.name, other))
-
-    def _held(self) -> list[Delivery]:
-        group, name = self._config.group, self._config.consumer_id
-        held: list[Delivery] = []
-        first = "-"
-        while page := self._connection.run(stream.pending(self._keys, group, name, first=first)):
-            held += page
-            first = f"({page[-1].entry_id.decode()}"
-        return held
 
     def _deliveries(self, most: int) -> list[Delivery]:
         """Those whose lease ran out, by themselves: they may be why somebody died. Else new ones.

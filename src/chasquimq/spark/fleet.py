@@ -1,6 +1,5 @@
 """`SparkWorker`: Spark's executors as the workers of a queue."""
 
-import importlib.util
 import logging
 import os
 import threading
@@ -48,6 +47,8 @@ _RESTART_S = 0.5
 _MOST_FAILURES = 50
 # An error of Python, raised in a task, has one of these in its text; a process that died has not.
 _TRACEBACK = "Traceback (most recent call last)"
+# Errors of Python that pass: a server that is away, a Spark too busy to answer its own process.
+_PASSING = (ConnectionFailedError.__name__, "CANNOT_OPEN_SOCKET")
 
 
 class SparkWorker:
@@ -249,7 +250,7 @@ class SparkWorker:
             except (PySparkException, Py4JJavaError) as error:
                 has_worked = self._query is not None and self._query.lastProgress is not None
                 failures = 1 if has_worked else failures + 1
-                if _is_a_mistake(error) or failures > _MOST_FAILURES:
+                if is_a_mistake(error) or failures > _MOST_FAILURES:
                     raise
                 log.warning("fleet %s lost a process, its jobs are taken up again: %s",
                             recipe.fleet, _first_line(error),
@@ -315,9 +316,6 @@ def _batching(
     if shape not in SHAPES:
         msg = f"batch is {shape!r}: use one of {', '.join(SHAPES)}, or None for job by job"
         raise ConfigError(msg)
-    if shape == "pandas" and importlib.util.find_spec("pandas") is None:
-        msg = "batch='pandas' needs pandas, which is not installed: install it, or use 'arrow'"
-        raise ConfigError(msg)
     ready = schema if isinstance(schema, StructType) else None
     vector_schema(ready)
     return Batching(shape=shape, size=size, at_a_time=at_a_time, schema=ready)
@@ -333,10 +331,10 @@ def _require_positive(**given: float) -> None:
             raise ConfigError(msg)
 
 
-def _is_a_mistake(error: Exception) -> bool:
-    """Whether it would come again: what Python raised in a task, but for a server that was away."""
+def is_a_mistake(error: Exception) -> bool:
+    """Whether it would come again: what Python raised in a task, but for what passes."""
     text = str(error)
-    return _TRACEBACK in text and ConnectionFailedError.__name__ not in text
+    return _TRACEBACK in text and not any(each in text for each in _PASSING)
 
 
 def _first_line(error: Exception) -> str:

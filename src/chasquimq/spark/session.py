@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+import warnings
 from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
@@ -13,6 +14,7 @@ from chasquimq.spark.registry import register
 # Spark's own default, and our setting, whose URL may hold a password.
 _SECRETS = r"(?i)secret|password|token|access[.]?key|chasquimq[.]url"
 _LOOPBACK = "127.0.0.1"
+_LOCAL = {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
 
 
 def session(app_name: str = "chasquimq", config: Mapping[str, str] | None = None) -> SparkSession:
@@ -23,18 +25,24 @@ def session(app_name: str = "chasquimq", config: Mapping[str, str] | None = None
     `ConfigError` if there is no Java.
 
     In the environment of this process, what Spark's own start reads, it sets what is not set:
-    `JAVA_HOME` if Spark would find no Java and, for a local master, `PYSPARK_PYTHON` (tasks run on
-    this very Python) and `SPARK_LOCAL_IP` (Spark listens on the loopback only).
+    `JAVA_HOME` if Spark would find no Java and, for a local master or a local Spark Connect,
+    `PYSPARK_PYTHON` (tasks run on this very Python) and `SPARK_LOCAL_IP` (Spark listens on the
+    loopback only).
     """
     settings = dict(config or {})
-    if not os.environ.get("SPARK_REMOTE") and "spark.remote" not in settings:
-        settings = _defaults(settings) | settings
-        for name, value in _environment(settings).items():
+    remote = settings.get("spark.remote") or os.environ.get("SPARK_REMOTE")
+    # A server elsewhere has settings, a Java and a Python of its own; a local one starts here.
+    if remote is None or is_local(remote):
+        settings = _defaults(settings, remote) | settings
+        for name, value in _environment(remote or settings.get("spark.master")).items():
             os.environ.setdefault(name, value)
     builder = SparkSession.builder.appName(app_name)
     for name, value in settings.items():
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+    with warnings.catch_warnings():
+        # A local Spark Connect starts with them, then tries to set them again and says it cannot.
+        warnings.filterwarnings("ignore", r"Failed to set spark\.", UserWarning)
+        spark = builder.getOrCreate()
     register(spark)
     return spark
 
@@ -44,23 +52,23 @@ def running() -> SparkSession | None:
     return SparkSession.getActiveSession()
 
 
-def _defaults(settings: Mapping[str, str]) -> dict[str, str]:
+def _defaults(settings: Mapping[str, str], remote: str | None) -> dict[str, str]:
     """What is set unless the caller does."""
     defaults = {"spark.redaction.regex": _SECRETS}
+    if remote is not None:
+        return defaults | _LOCAL | {"spark.connect.grpc.binding.address": _LOOPBACK}
     master = settings.get("spark.master") or os.environ.get("MASTER")
     if master is None and not re.search(r"--master\b", os.environ.get("PYSPARK_SUBMIT_ARGS", "")):
         master = "local[*]"
     if master is not None:
         defaults["spark.master"] = master
-    if is_local(master):
-        defaults |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
-    return defaults
+    return defaults | _LOCAL if is_local(master) else defaults
 
 
-def _environment(settings: Mapping[str, str]) -> dict[str, str]:
+def _environment(master: str | None) -> dict[str, str]:
     java_home = find_java()
     found = {} if java_home is None else {"JAVA_HOME": java_home}
-    if is_local(settings.get("spark.master")):
+    if is_local(master):
         # Else tasks run on whatever `python3` the path has, where we may not be installed.
         found |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": _LOOPBACK}
     return found

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, Literal, TypeAlias, get_args
 
 import pyarrow as pa
@@ -41,7 +42,16 @@ class Vectors:
     """
 
     def __init__(self, function: Callable[[Any], Any], batching: Batching) -> None:
-        """Needs no event loop yet."""
+        """Needs no event loop yet; `ConfigError` if pandas is wanted and not here.
+
+        On executors too, before they take a job: none must fail for that.
+        """
+        if batching.shape == "pandas" and find_spec("pandas") is None:
+            msg = (
+                "batch='pandas' needs pandas on the driver and on every executor, and it is not "
+                "installed: `pip install 'pandas<3'`, or use batch='arrow'"
+            )
+            raise ConfigError(msg)
         self._function = function
         self._batching = batching
         self._waiting: list[tuple[Job, asyncio.Future[Any]]] = []
@@ -127,12 +137,17 @@ def vector_schema(schema: StructType | None) -> StructType:
 def _one_each(values: Any, count: int) -> list[Any]:  # noqa: ANN401 -- what the function returned
     if values is None:
         return [None] * count
-    for name in ("to_pylist", "tolist"):
-        if hasattr(values, name):
-            values = getattr(values, name)()
-            break
+    values = _plain(values)
     if not isinstance(values, list | tuple) or len(values) != count:
         shown = f"{len(values)} values" if isinstance(values, list | tuple) else type(values)
         msg = f"the function returned {shown} for {count} jobs: return None, or one value a job"
         raise ValueError(msg)
-    return list(values)
+    return [_plain(each) for each in values]
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 -- the user's data
+    """Columns and scalars of Arrow, numpy and pandas as Python's own; all else as it is."""
+    for name in ("to_pylist", "as_py", "tolist"):
+        if hasattr(value, name):
+            return getattr(value, name)()
+    return value
