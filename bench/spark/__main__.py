@@ -3,6 +3,7 @@
 import argparse
 import json
 import logging
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -32,6 +33,8 @@ _WARM_UP = 20_000
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what was asked for; 0 whatever the figures are."""
     asked = _asked(arguments)
+    # An exit rather than sudden death, so that the server ends too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     before = machine()
     with (
         BenchServer(asked.server) as server,
