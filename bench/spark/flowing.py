@@ -37,7 +37,7 @@ def _run(ground: Ground, pipeline: Pipeline) -> None:
 
 def _recompute(pipeline: Pipeline) -> None:
     """Silver and gold from bronze; the server is not asked."""
-    pipeline.backfill()
+    pipeline.rebuild()
 
 
 def _incremental(ground: Ground) -> None:
