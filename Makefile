@@ -3,8 +3,9 @@
 #   make demo     see it work
 #   make check    format, lint, types, import layers
 #   make test     the whole suite on every server that can be had; ARGS="..." goes to pytest
+#   make fuzz     the model and the fuzzers, at random and for long
 
-.PHONY: help venv demo servers test check fmt clean
+.PHONY: help venv demo servers test fuzz check fmt clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -21,6 +22,9 @@ servers: venv
 
 test: servers
 	@scripts/test $(ARGS)
+
+fuzz: servers
+	@CHASQUI_FUZZ=long scripts/test --timeout=7200 tests/model $(ARGS)
 
 check: venv
 	@scripts/check
