@@ -166,6 +166,15 @@ class QueueMachine(RuleBasedStateMachine):
     def resume(self):
         assert self.queue.resume() == self.model.set_paused(wanted=False)
 
+    @operation(
+        when=lambda self: len(self.model.waiting) > 1, consumer=consumers, count=st.integers(1, 4)
+    )
+    def blink(self, consumer, count):
+        """A pause that a worker hears of when it has been given jobs already."""
+        self.pause()
+        self.take(consumer, count)
+        self.resume()
+
     # --- dead letters
 
     @operation(weight=2, when=lambda self: self.model.dlq, limit=st.integers(1, 3))
