@@ -29,6 +29,8 @@ _REFUSED_IN_SCRIPT = re.compile(
     r"(?:@user_script: \d+: )?-?(?P<told>[A-Z]+ .*)",
     re.DOTALL,
 )
+# How a server says that a stream, or its group, does not exist.
+_MISSING = re.compile(r"NOGROUP |ERR no such key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,16 @@ def checked(reply: Reply) -> Reply:
     if isinstance(reply, ReplyError):
         raise ServerReplyError(told(reply))
     return reply
+
+
+def unless_missing(reply: Reply) -> Reply | None:
+    """The reply, or None if it was refused because there is no such key or group.
+
+    Any other refusal is raised: one who may not look must not be told that nothing is there.
+    """
+    if isinstance(reply, ReplyError) and _MISSING.match(str(reply)):
+        return None
+    return checked(reply)
 
 
 def told(error: ReplyError) -> str:
