@@ -24,7 +24,7 @@ test: servers
 	@scripts/test $(ARGS)
 
 fuzz: servers
-	@CHASQUI_FUZZ=long scripts/test --timeout=7200 tests/model $(ARGS)
+	@CHASQUI_FUZZ=long scripts/test --timeout=7200 tests/model tests/fuzz $(ARGS)
 
 check: venv
 	@scripts/check

@@ -71,13 +71,16 @@ class Hand:
             chance=random.Random(0),  # noqa: S311 -- jitter is off
         )
 
-    def take(self, count: int) -> tuple[list[Delivery], bool, list[Unfit]]:
+    def take(
+        self, count: int, *, was_blocked: bool = False
+    ) -> tuple[list[Delivery], bool, list[Unfit]]:
         """Deliveries, whether the queue was paused, and those that no handler may see.
 
+        One that was blocked in its read has looked for expired leases before, if it must look.
         What comes during a pause is put back at once; the unfit are dead-lettered at once.
         """
         self._connection.run(stream.join(self._keys, self._config.group))
-        deliveries, is_paused = self._read(count)
+        deliveries, is_paused = self._read(count, was_blocked=was_blocked)
         unfit: list[Unfit] = []
         if is_paused:
             if deliveries:
@@ -129,10 +132,10 @@ class Hand:
             stream.renew(self._keys, self._config.group, self.consumer, ids)
         )
 
-    def _read(self, count: int) -> tuple[list[Delivery], bool]:
+    def _read(self, count: int, *, was_blocked: bool) -> tuple[list[Delivery], bool]:
         config = self._config
         server = self._connection.ready()
-        if not server.has_claim:
+        if not server.has_claim and not was_blocked:
             claim = stream.claim(
                 self._keys, config.group, self.consumer,
                 min_idle_ms=config.claim_min_idle_ms, count=count,

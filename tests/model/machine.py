@@ -167,12 +167,15 @@ class QueueMachine(RuleBasedStateMachine):
         assert self.queue.resume() == self.model.set_paused(wanted=False)
 
     @operation(
-        when=lambda self: len(self.model.waiting) > 1, consumer=consumers, count=st.integers(1, 4)
+        weight=2,
+        when=lambda self: len(self.model.waiting) > 1,
+        consumer=consumers,
+        count=st.integers(1, 4),
     )
     def blink(self, consumer, count):
         """A pause that a worker hears of when it has been given jobs already."""
         self.pause()
-        self.take(consumer, count)
+        self.take(consumer, count, was_blocked=True)
         self.resume()
 
     # --- dead letters
@@ -226,20 +229,25 @@ class QueueMachine(RuleBasedStateMachine):
         consumer=consumers,
         count=st.integers(1, 4),
     )
-    def take(self, consumer, count):
+    def take(self, consumer, count, *, was_blocked=False):
         model, hand = self.model, self.hands[consumer]
         expired, waiting = model.expired, model.waiting
-        deliveries, is_paused, unfit = hand.take(count)
+        deliveries, is_paused, unfit = hand.take(count, was_blocked=was_blocked)
         assert is_paused == model.is_paused
         by_id = {entry.entry_id: entry for entry in model.stream}
         entries = [by_id[delivery.entry_id] for delivery in deliveries]
         claims = [entry for entry in entries if entry.held]
         fresh = [entry for entry in entries if entry.held is None]
-        assert len(claims) == min(count, len(expired))
         assert all(entry in expired for entry in claims)
-        claims_only = bool(claims) or is_paused
-        is_modern = self.stage.connection.ready().has_claim
-        room = 0 if claims_only and not is_modern else count - len(claims)
+        room = count - len(claims)
+        if self.stage.connection.ready().has_claim:
+            assert len(claims) == min(count, len(expired))
+        elif was_blocked:
+            assert not claims
+        else:
+            assert len(claims) == min(count, len(expired))
+            # There a look for expired leases comes first, and is all if it finds some.
+            room = 0 if claims or is_paused else room
         assert fresh == waiting[:room]
         assert entries == [*claims, *fresh]
         taken = model.take(consumer, entries, set(self.in_hand[consumer]))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from hiredis import ReplyError
 
-from chasquimq.errors import ServerReplyError
+from chasquimq.errors import RedisError, ServerReplyError
 
 if TYPE_CHECKING:
     from chasquimq.broker.scripts import Script
@@ -104,6 +104,18 @@ def checked(reply: Reply) -> Reply:
     if isinstance(reply, ReplyError):
         raise ServerReplyError(told(reply))
     return reply
+
+
+def understood(call: Call[T], replies: list[Reply]) -> T:
+    """What the replies of a call mean; those that mean nothing are a `RedisError`.
+
+    A server of ours never gives such replies; something that only looks like one may.
+    """
+    try:
+        return call.parse(replies)
+    except (TypeError, ValueError, LookupError, AttributeError) as error:
+        msg = f"the server's answer is none that the request can have: {error}"
+        raise RedisError(msg) from error
 
 
 def unless_missing(reply: Reply) -> Reply | None:
