@@ -1,7 +1,7 @@
 # The doors of this project. Only make and Python 3.11 are needed; all else goes into .venv.
 #
 #   make demo     see it work
-#   make check    format, lint, types, import layers
+#   make check    format, lint, types, import layers, known vulnerabilities
 #   make test     the whole suite on every server that can be had; ARGS="..." goes to pytest
 #   make fuzz     the model and the fuzzers, at random and for long
 
