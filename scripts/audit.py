@@ -25,13 +25,11 @@ _OWN = "chasquimq"
 
 def main() -> int:
     """Ask about every installed package; the exit status."""
-    installed = sorted(
-        {(each.metadata["Name"].lower(), each.version) for each in distributions()} - {(_OWN, "")}
-    )
-    installed = [(name, version) for name, version in installed if name != _OWN]
+    found_here = {(each.metadata["Name"].lower(), each.version) for each in distributions()}
+    installed = [package for package in sorted(found_here) if package[0] != _OWN]
     deadline = time.monotonic() + _ALL_SECS
     with ThreadPoolExecutor(_AT_ONCE) as threads:
-        answers = list(threads.map(lambda package: _ask(*package, deadline), installed))
+        answers = list(threads.map(lambda each: _ask(each[0], each[1], deadline), installed))
     known = [answer for answer in answers if answer is not None]
     found = [line for answer in known for line in answer]
     print(
