@@ -1,12 +1,13 @@
 # The doors of this project. Only make and Python 3.11 are needed; all else goes into .venv.
 #
 #   make demo     see it work
-#   make check    format, lint, types, import layers
+#   make check    format, lint, types, import layers, known vulnerabilities
 #   make test     the whole suite on every server that can be had; ARGS="..." goes to pytest
 #   make chaos    try to break the promises; ARGS="--minutes 10 --seed 7", `--help` lists more
+#   make fuzz     the model and the fuzzers, at random and for long
 #   make bench-spark  Spark beside the raw client, as ratios; ARGS="--large", "--only read", "--json"
 
-.PHONY: help venv demo servers test chaos bench-spark check fmt clean
+.PHONY: help venv demo servers test chaos fuzz bench-spark check fmt clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -26,6 +27,9 @@ test: servers
 
 chaos: servers
 	@.venv/bin/python -m chaos $(ARGS)
+
+fuzz: servers
+	@CHASQUI_FUZZ=long scripts/test --timeout=7200 tests/model tests/fuzz $(ARGS)
 
 bench-spark: venv
 	@.venv/bin/python -m bench.spark $(ARGS)

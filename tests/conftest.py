@@ -5,6 +5,7 @@ import secrets
 
 import pytest
 
+from tests.support.effort import load_profile
 from tests.support.guards import leftover_tasks, sweep_keys
 from tests.support.servers import Server, ServerBinary, known_servers, reference_python
 
@@ -20,6 +21,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    load_profile()
     known = known_servers()
     if asked := config.getoption("servers"):
         names = [name.strip() for name in asked.split(",")]

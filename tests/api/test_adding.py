@@ -197,6 +197,8 @@ async def test_a_bulk_with_one_bad_job_adds_none(door):
                 {"name": "bad", "data": 1, "delay_ms": -1},
             ]
         )
+    with pytest.raises(RuntimeError, match="at most 1024 are allowed"):
+        await door.add("n", 1, job_id="é" * 513)
     with pytest.raises(RuntimeError, match="256-byte cap"):
         await door.add_bulk([{"name": "fine", "data": 1}, {"name": "x" * 257, "data": 1}])
     assert await door.counts() == Counts(0, 0, 0, 0)

@@ -41,6 +41,25 @@ def connect(server, keys):
 
 
 @pytest.fixture
+def connect_as(server, keys):
+    """Open a connection for a user with these permissions, keys apart."""
+    opened = []
+
+    def open_one(*commands):
+        client, user = server.client(), f"user-{len(opened)}-{keys.name}"
+        client.acl_setuser(user, enabled=True, nopass=True, keys=["*"], commands=commands)
+        url = server.url.replace("//", f"//{user}:any@")
+        connection = BlockingConnection(parse_url(url), ConnectionOptions(), slot_key=keys.tag)
+        opened.append((user, connection))
+        return connection
+
+    yield open_one
+    for user, connection in opened:
+        connection.close()
+        server.client().acl_deluser(user)
+
+
+@pytest.fixture
 def run(connect):
     """Carry out a call and return its answer."""
     return connect().run

@@ -2,8 +2,9 @@
 
 import pytest
 
-from chasquimq.broker import survey
+from chasquimq.broker import backlog, inspect, survey
 from chasquimq.broker.survey import Depths
+from chasquimq.errors import ServerReplyError
 from chasquimq.wire.entry import DeadLetter
 from chasquimq.wire.envelope import encode
 from chasquimq.wire.keys import QueueKeys
@@ -74,3 +75,18 @@ def test_queues_are_found_by_their_lasting_keys_within_bounds(server, drive, que
 @pytest.mark.parametrize("key", [b"{chasqui:", b"{chasqui:q}", b"{chasqui:\xff}:stream", b"x"])
 def test_keys_that_are_none_of_a_queue_are_passed_over(key):
     assert survey._queue_of(key) is None  # noqa: SLF001 -- keys nobody can make through the library
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda keys: survey.depths(keys, "default"),
+        lambda keys: inspect.counts(keys, "default"),
+        lambda keys: backlog.work(keys, "default", min_idle_ms=1),
+    ],
+    ids=["depths", "counts", "work"],
+)
+def test_who_may_not_see_what_is_in_flight_is_not_told_that_nothing_is(keys, raw, connect_as, look):
+    raw.delivered("c1", {"d": b"x"})
+    with pytest.raises(ServerReplyError, match="NOPERM"):
+        connect_as("+@all", "-xpending").run(look(keys))

@@ -46,6 +46,16 @@ def test_a_dry_run_counts_and_changes_nothing(raw, wipe, full):
     assert raw.everything() == before
 
 
+def test_bells_and_locks_go_uncounted_for_they_would_go_by_themselves(raw, keys, wipe, full):
+    raw.client.lpush(keys.wake, "1")
+    raw.client.pexpire(keys.wake, 10_000)
+    raw.client.set(keys.promoter_lock, "h1", ex=5)
+    assert wipe(dry_run=True) == 3
+    assert raw.client.exists(keys.wake, keys.promoter_lock) == 2
+    assert wipe() == 3
+    assert raw.everything() == {"held": [], "result:c": b"1"}
+
+
 def test_every_key_that_a_queue_has_once_is_among_them(raw, keys, wipe):
     for key in once_a_queue(keys):
         raw.client.set(key, "x", ex=60)

@@ -307,3 +307,19 @@ async def test_a_promoter_outlives_a_server_that_goes_away_between_two_steps(
     await soon(promoter.run(stop))
     await connection.close()
     await scene.queue.close()
+
+
+async def test_a_server_without_memory_drains_its_delayed_jobs_by_itself(scene):
+    ran = []
+    async with scene.working(lambda job: ran.append(job.id)):
+        await eventually(scene.is_reading)
+        due_ms = now_ms(scene) + 500
+        for n in range(50):
+            put(scene, f"j{n}", due_ms)
+        scene.client.config_set("maxmemory", 1)
+        try:
+            await eventually(lambda: len(ran) == 50)
+            await eventually(scene.is_empty)
+        finally:
+            scene.client.config_set("maxmemory", 0)
+    assert sorted(ran) == sorted(f"j{n}" for n in range(50))

@@ -5,15 +5,16 @@ went. The asyncio connection and its blocking twin only do it.
 """
 
 import logging
+import re
 import secrets
 import ssl
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from hiredis import ReplyError
+from hiredis import HiredisError, ReplyError
 
-from chasquimq.broker.call import Call, Reply
+from chasquimq.broker.call import Call, Reply, understood
 from chasquimq.broker.options import ConnectionOptions, reconnect_pause_ms, url_credentials
 from chasquimq.broker.refusal import redirection
 from chasquimq.broker.server import (
@@ -54,6 +55,9 @@ class OutOfPatienceError(ConnectionFailedError):
 
 class Line(Protocol):
     """What this module knows of a link."""
+
+    is_greeted: bool
+    """Whether a server of ours answered there: what it promises is believed from then on."""
 
     def abort(self, reason: str) -> None:
         """Drop it at once; harmless when it is gone already."""
@@ -96,6 +100,11 @@ Step: TypeAlias = Dial | FetchCredentials | Talk[L] | Pause
 
 CLOSED_BY_SERVER = "the server closed the connection"
 NOT_RESP = "the server does not speak RESP"
+UNREADABLE = (HiredisError, TypeError, MemoryError)
+"""What the parser raises for bytes that are no reply, or for one that promises too much."""
+_BOAST = re.compile(rb"(?:^|\r\n)[*%~>|]\d{6,}")
+MOST_REPLY_BYTES = 1 << 30
+"""More than any reply of ours: a server that sends as much without ending a reply is cut off."""
 CLOSED_BY_US = "closed by this process"
 
 _NOT_YET = "the server has not answered yet"
@@ -179,7 +188,7 @@ class Access(Generic[L]):
             replies = yield from self.visit(address, call.requests, for_sentinel=True)
         except LinkLostError as lost:
             raise ConnectionFailedError(str(lost)) from None
-        return call.parse(replies)
+        return understood(call, replies)
 
     def _greeted(self, address: Address | None) -> Generator[Step[L], Any, tuple[L, ServerInfo]]:
         """A new link that is logged in and probed."""
@@ -191,7 +200,7 @@ class Access(Generic[L]):
                 client_name=self.options.client_name,
                 probe_key=self._probe_key,
             )
-            return line, greeting.parse((yield Talk(line, greeting.requests)))
+            info = understood(greeting, (yield Talk(line, greeting.requests)))
         except LinkLostError as lost:
             line.abort(str(lost))
             msg = f"{lost}{self._hint(lost, address)}"
@@ -201,6 +210,8 @@ class Access(Generic[L]):
             if isinstance(error, SlotElsewhereError):
                 self._follow(error, address)
             raise
+        line.is_greeted = True
+        return line, info
 
     def _hint(self, lost: LinkLostError, address: Address | None) -> str:
         """What to try when a server that was never seen to work hangs up without a word."""
@@ -287,6 +298,20 @@ def loss_text(reason: str, replies: Sequence[Reply]) -> str:
     if replies and isinstance(replies[-1], ReplyError):
         return f"{reason}{_LAST_WORD}{replies[-1]}"
     return reason
+
+
+def is_boastful(data: bytes) -> bool:
+    """Whether something that was not greeted yet promises millions of replies in one.
+
+    The parser would set memory aside for them at once. Greetings are short and hold no data of
+    users, which could look like this by chance.
+    """
+    return _BOAST.search(data) is not None
+
+
+def size_text() -> str:
+    """Why a link ends on which a reply did not."""
+    return f"{NOT_RESP}: a reply has more than {MOST_REPLY_BYTES} bytes"
 
 
 def silence_text(seconds: float) -> str:

@@ -5,10 +5,18 @@ The engine never uses this.
 
 from dataclasses import dataclass
 
-from hiredis import ReplyError
-
 from chasquimq.broker import inspect, pages, pause
-from chasquimq.broker.call import Call, Reply, Steps, all_checked, call, checked, command, together
+from chasquimq.broker.call import (
+    Call,
+    Reply,
+    Steps,
+    all_checked,
+    call,
+    checked,
+    command,
+    together,
+    unless_missing,
+)
 from chasquimq.metrics import QueueDepths
 from chasquimq.wire.ids import StreamId
 from chasquimq.wire.keys import QueueKeys
@@ -59,7 +67,7 @@ def work(keys: QueueKeys, group: str, *, min_idle_ms: int) -> Call[Work]:
     def read(replies: list[Reply]) -> Work:
         is_paused = asked.parse(replies[:1])
         counts, head = counted.parse(replies[3:]), headed.parse(replies[1:2])
-        has_orphan = not isinstance(replies[2], ReplyError) and bool(replies[2])
+        has_orphan = bool(unless_missing(replies[2]))
         is_there = not is_paused and (counts.waiting > 0 or has_orphan)
         return Work(is_there, is_paused, head.last)
 
@@ -68,9 +76,8 @@ def work(keys: QueueKeys, group: str, *, min_idle_ms: int) -> Call[Work]:
 
 def _read_after(groups: Reply, group: str) -> bytes:
     """From where on entries were never delivered to the group; all of them if there is none."""
-    if isinstance(groups, ReplyError):
-        return _FROM_THE_START  # there is no stream yet
-    for row in all_checked(groups):
+    # Without a stream there is no group either.
+    for row in all_checked(unless_missing(groups) or []):
         facts = dict(zip(row[::2], row[1::2], strict=True))
         if facts[b"name"] == group.encode():
             return b"(" + bytes(facts[b"last-delivered-id"])

@@ -27,7 +27,7 @@ from chasquimq.broker.access import (
     overdue,
 )
 from chasquimq.broker.blocking_link import BlockingLink
-from chasquimq.broker.call import Call, Reply
+from chasquimq.broker.call import Call, Reply, understood
 from chasquimq.broker.embedded_use import EmbeddedUse
 from chasquimq.broker.insist import Action, Conduct, Exchange, Leave
 from chasquimq.broker.options import ConnectionOptions, provided_credentials, ssl_context
@@ -98,7 +98,7 @@ class BlockingConnection:
                 replies = self._carry_out(self._conduct.insist(call, first), deadline)
         finally:
             self._lock.release()
-        return call.parse(replies)
+        return understood(call, replies)
 
     def close(self) -> None:
         """Drop the socket. Idempotent; a call that waits in another thread ends with an error."""

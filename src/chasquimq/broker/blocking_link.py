@@ -10,15 +10,19 @@ import ssl
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from hiredis import HiredisError, Reader
+from hiredis import Reader
 
+from chasquimq.broker import access
 from chasquimq.broker.access import (
     CLOSED_BY_SERVER,
     CLOSED_BY_US,
     NOT_RESP,
+    UNREADABLE,
     LinkLostError,
+    is_boastful,
     loss_text,
     silence_text,
+    size_text,
     stray_text,
 )
 from chasquimq.broker.call import Reply
@@ -41,6 +45,7 @@ class BlockingLink:
         self._timeout_s = -1.0
         self._is_interrupted = False
         self._reader = Reader(notEnoughData=_NOTHING)
+        self.is_greeted = False
         self.lost: str | None = None
 
     def __repr__(self) -> str:
@@ -96,7 +101,7 @@ class BlockingLink:
             self._converse(requests, timeout_s, replies)
         except TimeoutError:
             self.abort(silence_text(timeout_s))
-        except HiredisError as error:
+        except UNREADABLE as error:
             self.abort(f"{NOT_RESP}: {error}")
         except OSError as error:
             self.abort(loss_text(str(error) or type(error).__name__, replies))
@@ -177,7 +182,7 @@ class BlockingLink:
         try:
             self._reader.feed(data)
             return stray_text(self._reader.gets())
-        except HiredisError as error:
+        except UNREADABLE as error:
             return f"{NOT_RESP}: {error}"
 
     def _converse(self, requests: Sequence[bytes], timeout_s: float, replies: list[Reply]) -> None:
@@ -185,7 +190,7 @@ class BlockingLink:
         assert sock is not None  # noqa: S101 -- `_check_quiet` has looked
         self._set_timeout(timeout_s)
         sock.sendall(b"".join(requests))
-        heard, deadline = 0, monotonic_s() + timeout_s
+        heard, deadline, unended = 0, monotonic_s() + timeout_s, 0
         is_first = True
         while len(replies) < len(requests):
             reply = reader.gets()
@@ -193,13 +198,20 @@ class BlockingLink:
                 replies.append(reply)
                 continue
             if len(replies) > heard:
-                heard, deadline = len(replies), monotonic_s() + timeout_s
+                heard, deadline, unended = len(replies), monotonic_s() + timeout_s, 0
             if not is_first:
                 self._set_timeout(_left(deadline))
             is_first = False
             data = sock.recv(_CHUNK)
             if not data:
                 self.abort(loss_text(CLOSED_BY_SERVER, replies))
+                return
+            unended += len(data)
+            if unended > access.MOST_REPLY_BYTES:
+                self.abort(size_text())
+                return
+            if not self.is_greeted and is_boastful(data):
+                self.abort(NOT_RESP)
                 return
             reader.feed(data)
 

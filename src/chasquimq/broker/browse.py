@@ -9,10 +9,8 @@ import binascii
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hiredis import ReplyError
-
 from chasquimq.broker import delayed, scripts
-from chasquimq.broker.call import Call, Reply, Steps, all_checked, call, checked, command
+from chasquimq.broker.call import Call, Reply, Steps, all_checked, call, command, unless_missing
 from chasquimq.broker.inspect import JobState, Located, dead
 from chasquimq.broker.results import OUTCOME_FAILED
 from chasquimq.broker.seek import KeyPages, Pace, read_row
@@ -295,7 +293,7 @@ def _beyond(place: str | None, *, backwards: bool) -> tuple[str, str]:
 
 def _held_rows(replies: list[Reply]) -> list[Reply]:
     # Without a group, no worker has ever started.
-    rows: list[Reply] = [] if isinstance(replies[0], ReplyError) else checked(replies[0])
+    rows: list[Reply] = unless_missing(replies[0]) or []
     return rows
 
 

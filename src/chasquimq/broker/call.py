@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from hiredis import ReplyError
 
-from chasquimq.errors import ServerReplyError
+from chasquimq.errors import RedisError, ServerReplyError
 
 if TYPE_CHECKING:
     from chasquimq.broker.scripts import Script
@@ -29,6 +29,8 @@ _REFUSED_IN_SCRIPT = re.compile(
     r"(?:@user_script: \d+: )?-?(?P<told>[A-Z]+ .*)",
     re.DOTALL,
 )
+# How a server says that a stream, or its group, does not exist.
+_MISSING = re.compile(r"NOGROUP |ERR no such key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,28 @@ def checked(reply: Reply) -> Reply:
     if isinstance(reply, ReplyError):
         raise ServerReplyError(told(reply))
     return reply
+
+
+def understood(call: Call[T], replies: list[Reply]) -> T:
+    """What the replies of a call mean; those that mean nothing are a `RedisError`.
+
+    A server of ours never gives such replies; something that only looks like one may.
+    """
+    try:
+        return call.parse(replies)
+    except (TypeError, ValueError, LookupError, AttributeError) as error:
+        msg = f"the server's answer is none that the request can have: {error}"
+        raise RedisError(msg) from error
+
+
+def unless_missing(reply: Reply) -> Reply | None:
+    """The reply, or None if it was refused because there is no such key or group.
+
+    Any other refusal is raised: one who may not look must not be told that nothing is there.
+    """
+    if isinstance(reply, ReplyError) and _MISSING.match(str(reply)):
+        return None
+    return checked(reply)
 
 
 def told(error: ReplyError) -> str:

@@ -23,7 +23,7 @@ from chasquimq.broker.access import (
     overdue,
     silence_text,
 )
-from chasquimq.broker.call import Call, Reply
+from chasquimq.broker.call import Call, Reply, understood
 from chasquimq.broker.embedded_use import EmbeddedUse
 from chasquimq.broker.insist import Action, Conduct, Exchange, Leave
 from chasquimq.broker.link import Link
@@ -96,9 +96,9 @@ class Connection:
                 first = lost
             else:
                 if not pending.has_refusal:
-                    return call.parse(first)
+                    return understood(call, first)
         steps = self._conduct.insist(call, first)
-        return call.parse(await self._carry_out(steps, self._deadline(), link))
+        return understood(call, await self._carry_out(steps, self._deadline(), link))
 
     async def wait_writable(self) -> None:
         """Return once the socket takes more; large senders call this between batches."""

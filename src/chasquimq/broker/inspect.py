@@ -3,10 +3,17 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from hiredis import ReplyError
-
 from chasquimq.broker import delayed
-from chasquimq.broker.call import Call, Reply, Steps, all_checked, call, checked, command
+from chasquimq.broker.call import (
+    Call,
+    Reply,
+    Steps,
+    all_checked,
+    call,
+    checked,
+    command,
+    unless_missing,
+)
 from chasquimq.broker.results import OUTCOME_FAILED
 from chasquimq.broker.seek import Found, find_entry, find_letter
 from chasquimq.wire.entry import DeadLetter, parse_dead_letter
@@ -133,7 +140,7 @@ def _waiting_or_active(keys: QueueKeys, group: str, found: Found) -> Steps[Locat
     entry_id, name, envelope = found.entry_id, found.name, found.envelope
     held = yield Call(
         (command("XPENDING", keys.stream, group, entry_id, entry_id, 1),),
-        lambda replies: [] if isinstance(replies[0], ReplyError) else replies[0],
+        lambda replies: unless_missing(replies[0]) or [],
     )
     if held:
         return Located(JobState.ACTIVE, name, envelope, held[0][3])
@@ -148,6 +155,6 @@ def _delayed(member: bytes) -> Located:
 def _read_counts(replies: list[Reply]) -> Counts:
     length, pending, delayed_count, dead = replies
     # No group yet means that no worker has ever started: then nothing is in flight.
-    active = 0 if isinstance(pending, ReplyError) else pending[0]
+    active = (unless_missing(pending) or [0])[0]
     total = checked(length)
     return Counts(max(0, total - active), active, checked(delayed_count), checked(dead))

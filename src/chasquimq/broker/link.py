@@ -10,14 +10,18 @@ from collections import deque
 from collections.abc import Sequence
 from typing import cast
 
-from hiredis import HiredisError, Reader, ReplyError
+from hiredis import Reader, ReplyError
 
+from chasquimq.broker import access
 from chasquimq.broker.access import (
     CLOSED_BY_SERVER,
     NOT_RESP,
+    UNREADABLE,
     LinkLostError,
+    is_boastful,
     loss_text,
     silence_text,
+    size_text,
     stray_text,
 )
 from chasquimq.broker.call import Reply
@@ -52,9 +56,12 @@ class Link(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._watch: asyncio.TimerHandle | None = None
         self._heard_at = 0.0
+        # Bytes of a reply that has not come to its end.
+        self._unended = 0
         self._can_write = asyncio.Event()
         self._can_write.set()
         self._retired: str | None = None
+        self.is_greeted = False
         self.lost: str | None = None
 
     def __repr__(self) -> str:
@@ -126,7 +133,7 @@ class Link(asyncio.Protocol):
         reader, queue = self._reader, self._pending
         has_heard = False
         try:
-            reader.feed(data)
+            reader.feed(b"" if not self.is_greeted and self._is_unfit(data) else data)
             while (reply := reader.gets()) is not _NOTHING:
                 if not queue:
                     self.abort(stray_text(reply))
@@ -140,13 +147,26 @@ class Link(asyncio.Protocol):
                     queue.popleft()
                     if not pending.future.done():
                         pending.future.set_result(pending.replies)
-        except HiredisError as error:
+        except UNREADABLE as error:
             self.abort(f"{NOT_RESP}: {error}")
             return
         if has_heard:
+            self._unended = 0
             self._heard_at = self._loop.time()
             if self._retired is not None and not queue:
                 self.abort(self._retired)
+        else:
+            self._count_unended(len(data))
+
+    def _is_unfit(self, data: bytes) -> bool:
+        if is_boastful(data):
+            self.abort(NOT_RESP)
+        return self.lost is not None
+
+    def _count_unended(self, size: int) -> None:
+        self._unended += size
+        if self._unended > access.MOST_REPLY_BYTES:
+            self.abort(size_text())
 
     def _lose(self, reason: str) -> None:
         if self.lost is not None:

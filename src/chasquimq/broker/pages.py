@@ -4,9 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from hiredis import ReplyError
-
-from chasquimq.broker.call import Call, Reply, call, checked, command
+from chasquimq.broker.call import Call, Reply, call, checked, command, unless_missing
 from chasquimq.broker.results import Kept
 from chasquimq.wire.ids import StreamId
 from chasquimq.wire.keys import QueueKeys
@@ -117,9 +115,10 @@ def expiring(keys: QueueKeys, job_id: str) -> Call[Expiring]:
 
 
 def _read_head(reply: Reply) -> StreamHead:
-    if isinstance(reply, ReplyError) and "no such key" in str(reply):
+    info = unless_missing(reply)
+    if info is None:
         return NO_STREAM
-    facts = dict(zip(checked(reply)[::2], reply[1::2], strict=True))
+    facts = dict(zip(info[::2], info[1::2], strict=True))
     first = facts[b"first-entry"]
     return StreamHead(
         facts[b"length"],
@@ -130,11 +129,9 @@ def _read_head(reply: Reply) -> StreamHead:
 
 
 def _read_held(reply: Reply) -> dict[bytes, Held]:
-    if isinstance(reply, ReplyError) and str(reply).startswith("NOGROUP"):
-        return {}
     return {
         entry_id: Held(consumer.decode("utf-8", "replace"), idle_ms, deliveries)
-        for entry_id, consumer, idle_ms, deliveries in checked(reply)
+        for entry_id, consumer, idle_ms, deliveries in unless_missing(reply) or []
     }
 
 

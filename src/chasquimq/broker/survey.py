@@ -7,10 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hiredis import ReplyError
-
 from chasquimq.broker import delayed, dlq, repeats
-from chasquimq.broker.call import Call, Reply, Steps, call, checked, command
+from chasquimq.broker.call import Call, Reply, Steps, call, checked, command, unless_missing
 from chasquimq.broker.repeats import StoredSpec
 from chasquimq.errors import DecodeError
 from chasquimq.wire.codec import unpack
@@ -175,16 +173,16 @@ def _queue_of(key: bytes) -> str | None:
 def _read_depths(replies: list[Reply]) -> Depths:
     length, pending, dead, later, first, repeatable, paused, info, lasting = replies
     firsts = _read_due(checked(first))
+    group, facts = unless_missing(pending), unless_missing(info)
     return Depths(
         stream=checked(length),
-        pending=None if isinstance(pending, ReplyError) else pending[0],
+        pending=None if group is None else group[0],
         dlq=checked(dead),
         delayed=checked(later),
         oldest_delayed_ms=firsts[0].due_ms if firsts else None,
         repeatable=checked(repeatable),
         is_paused=bool(checked(paused)),
-        # A stream that does not exist yet is refused.
-        added=0 if isinstance(info, ReplyError) else _added(info),
+        added=0 if facts is None else _added(facts),
         is_known=bool(checked(lasting)),
     )
 

@@ -7,6 +7,8 @@ from chasquimq.wire.entry import MAX_NAME_BYTES
 # What "any delay" means: scores of the delayed set are exact up to 2**53 ms.
 _LONGEST_DELAY_SECS = 2**53 // 1_000 // 2
 
+MAX_ID_BYTES = 1_024
+"""How long an id of the caller's choosing may be, in UTF-8."""
 
 SURELY_SHORT = MAX_NAME_BYTES // 4
 """A name of so many characters fits, whatever they are."""
@@ -19,6 +21,17 @@ def check_name(name: str) -> None:
         msg = (
             f"job name exceeds {MAX_NAME_BYTES}-byte cap (got {name_bytes} bytes): "
             "put what varies into the data"
+        )
+        raise ConfigError(msg)
+
+
+def check_id(job_id: str) -> None:
+    """Refuse an id that is longer than one may be: it becomes part of keys."""
+    id_bytes = len(job_id.encode())
+    if id_bytes > MAX_ID_BYTES:
+        msg = (
+            f"job_id takes {id_bytes} bytes, at most {MAX_ID_BYTES} are allowed: use a digest of "
+            "what makes the job unique"
         )
         raise ConfigError(msg)
 

@@ -19,7 +19,7 @@ from chasquimq.clock import Clock
 from chasquimq.config import TRACE_TTL_SECS, UNIQUE_GRACE_SECS, ProducerConfig
 from chasquimq.engine.clearing import Clearing
 from chasquimq.engine.letters import Letters
-from chasquimq.engine.limits import SURELY_SHORT, check_delay, check_name, check_size
+from chasquimq.engine.limits import SURELY_SHORT, check_delay, check_id, check_name, check_size
 from chasquimq.engine.outcomes import JobResult, OutcomeStatus, WaitedJob, conclude
 from chasquimq.engine.repeating import Repeating
 from chasquimq.engine.upkeep import Upkeep
@@ -118,6 +118,8 @@ class Producing:
         if wish.delay_ms or wish.run_at_ms is not None:
             check_delay(self.config, wish.delay_ms, wish.run_at_ms, now_ms)
         job_id = fresh_id if wish.job_id is None else wish.job_id
+        if len(job_id) > SURELY_SHORT:
+            check_id(job_id)
         envelope = encode_with_retry(job_id, wish.payload, now_ms, wish.retry)
         check_size(self.config, wish.name, envelope)
         run_at_ms = wish.run_at_ms

@@ -1,6 +1,7 @@
 -- As leader, move due jobs from the delayed set to the stream. The server's clock says what is due.
 -- A member is added to the stream before it leaves the set, so that an error loses nothing; what is
--- not a member of ours goes to the DLQ and cannot hold up the others.
+-- not a member of ours goes to the DLQ and cannot hold up the others. A server without memory promotes
+-- too, and tells nobody: the job takes no more room in the stream, and only those who run it make room.
 -- KEYS    lock delayed stream events dlq
 -- ARGV    holder lock_ttl_s batch cap events_cap dlq_cap
 -- EVENTS  waiting
@@ -8,7 +9,14 @@
 --         is due (-1 = none), job ids...}
 local leader = redis.call('GET', lock)
 if leader and leader ~= holder then return {0, 0, 0, 0, 0, -1} end
-redis.call('SET', lock, holder, 'EX', lock_ttl_s)
+local locked = redis.pcall('SET', lock, holder, 'EX', lock_ttl_s)
+local is_full = locked.err ~= nil
+if is_full then
+  if not string.find(locked.err, 'OOM', 1, true) then return locked end
+  -- A script is refused memory for its first write only: this is one that needs none.
+  redis.call('DEL', lock)
+  redis.call('SET', lock, holder, 'EX', lock_ttl_s)
+end
 
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -56,7 +64,7 @@ for _, member in ipairs(due) do
       told[#told + 1], told[#told + 2] = 'n', name
     end
     redis.call('XADD', unpack(entry))
-    if events_cap ~= '0' then redis.pcall('XADD', unpack(told)) end
+    if events_cap ~= '0' and not is_full then redis.pcall('XADD', unpack(told)) end
     ids[#ids + 1] = id_of(envelope)
   end
   redis.call('ZREM', delayed, member)

@@ -1,0 +1,93 @@
+"""Texts that people type: URLs, cron expressions, values on the command line, Spark options."""
+
+import contextlib
+
+import click
+import hypothesis.strategies as st
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+
+from chasquimq.broker.url import parse_url
+from chasquimq.cli import values
+from chasquimq.cli.main import command
+from chasquimq.engine.cron import parse_cron, parse_zone
+from chasquimq.errors import ChasquiError, ConfigError
+from chasquimq.spark.options import EventsOptions, JobsOptions, SinkOptions, read_options
+from tests.support.effort import effort
+
+anything = st.text(max_size=40)
+
+url_parts = st.sampled_from(
+    ("redis://", "rediss://", "unix://", "redis+sentinel://", "redis-cluster://", "embedded://",
+     "u:p@", ":pass@", "h", "[::1]", ":6379", ":99999", "/0", "/x", "?", "db=1", "&",
+     "ssl_ca_certs=x", "ssl_cert_reqs=none", "%", "%ff", "%00", ",", "/", "//", "..", "#f",
+     "\u0660", " ", "\n")
+)  # fmt: skip
+urls = st.one_of(anything, st.lists(url_parts, max_size=9).map("".join))
+
+
+@given(url=urls, tls=st.booleans())
+def test_a_url_is_a_place_or_a_value_error(url, tls):
+    with contextlib.suppress(ValueError):
+        repr(parse_url(url, tls=tls))
+
+
+cron_parts = st.sampled_from(
+    ("*", "*/5", "1-5", "5-1", "L", "LW", "5#2", "0", "59", "60", "MON", "JAN", "?", "1,2", "*/0",
+     "@daily", "2038", "99999999999", "-1", "W", "#", "\u0661", "")
+)  # fmt: skip
+crons = st.one_of(anything, st.lists(cron_parts, max_size=8).map(" ".join))
+
+
+@given(expression=crons, zone=st.one_of(st.none(), anything, st.just("Europe/Berlin")))
+def test_a_cron_expression_has_fire_times_or_is_a_config_error(expression, zone):
+    with contextlib.suppress(ConfigError, ValueError):
+        parse_zone(zone)
+        parse_cron(expression, None)
+
+
+@pytest.mark.parametrize("read", [values.duration, values.instant, values.backoff, values.positive])
+@given(text=st.one_of(anything, st.from_regex(r"[0-9.]{1,30}(ms|s|m|h|d)?", fullmatch=True)))
+def test_a_value_on_the_command_line_is_read_or_refused(read, text):
+    with contextlib.suppress(click.ClickException, ValueError):
+        read(text)
+
+
+arguments = st.one_of(
+    st.sampled_from(
+        ("add", "counts", "job", "jobs", "dlq", "delayed", "repeatable", "inspect", "queues",
+         "list", "replay", "--help", "--json", "--limit", "-1", "--url", "redis://h:1:2", "q", "",
+         "--delay", "99999999999999d", "--queue", "pipeline", "worker")
+    ),
+    anything,
+)  # fmt: skip
+
+
+@settings(max_examples=effort(40, 3_000))
+@given(words=st.lists(arguments, max_size=5))
+def test_any_command_line_ends_with_a_message(words):
+    """Nothing listens where these would connect to: the last word is ours, never a traceback."""
+    environment = {"CHASQUI_REDIS_URL": "redis://127.0.0.1:1"}
+    done = CliRunner().invoke(command, words, env=environment)
+    allowed = SystemExit | click.ClickException | ChasquiError | None
+    assert isinstance(done.exception, allowed), done.exception
+
+
+option_names = st.sampled_from(
+    ("queue", "url", "startingOffsets", "pageSize", "maxEventsPerTrigger", "partitions", "mode",
+     "failOnDataLoss", "dedupTtlSecs", "batchSize", "name", "unknown", "")
+)  # fmt: skip
+option_values = st.one_of(
+    anything,
+    st.sampled_from(
+        ("1", "-1", "0", "true", "no", "latest", "earliest", "9" * 400, "1-1", '{"q": 1}')
+    ),
+)
+
+
+@pytest.mark.parametrize("kind", [EventsOptions, JobsOptions, SinkOptions])
+@given(given_options=st.dictionaries(option_names, option_values, max_size=5))
+def test_spark_options_are_read_or_refused(kind, given_options):
+    with contextlib.suppress(ChasquiError, ValueError, TypeError):
+        repr(read_options(kind, given_options))
