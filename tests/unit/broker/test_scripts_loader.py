@@ -17,7 +17,7 @@ FILES = sorted((BROKER / "lua").glob("*.lua"))
 LOADED = {each.name: each for each in vars(scripts).values() if isinstance(each, Script)}
 
 HEADER = re.compile(r"^-- ([A-Z]{4,})\s+(.*)$")
-TOLD = re.compile(r"'e',\s*'([a-z-]+)'")
+TOLD = re.compile(r"(?:'e',\s*|\btell\()'([a-z-]+)'")
 
 EXAMPLE = """\
 -- Do something.
