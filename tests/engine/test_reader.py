@@ -379,6 +379,11 @@ async def test_what_ran_and_could_not_be_settled_is_no_stray(scene, desk):
     [row] = scene.pending()
     assert (row["consumer"], row["times_delivered"]) == (b"c-1", 1)
 
+    # Once another worker has it there is nothing left to remember.
+    scene.client.xclaim(scene.keys.stream, "default", "c-rival", 0, [run.delivery.entry_id])
+    await own.reader.return_strays()
+    assert not own.leases.had_its_run(run.delivery.entry_id)
+
 
 async def test_a_late_reply_is_checked_before_its_jobs_are_run(scene, desk):
     own = await desk(concurrency=9, claim_min_idle_ms=30_000)

@@ -8,6 +8,7 @@ but an entry in a dict.
 
 import logging
 import threading
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from chasquimq.broker import stream
@@ -87,6 +88,10 @@ class Leases:
         """
         self.drop(entry_id)
         self._given_up.add(entry_id)
+
+    def forget_given_up(self, *, but: Collection[bytes]) -> None:
+        """Forget what was given up and is no longer ours by the server's book."""
+        self._given_up.intersection_update(but)
 
     def had_its_run(self, entry_id: bytes) -> bool:
         """Whether it was given up; asked about what the server says is ours."""

@@ -164,6 +164,7 @@ class Reader(Role):
         """
         connection = helper or self.connection
         pending = await connection.run(self._pending_call())
+        self._leases.forget_given_up(but={each.entry_id for each in pending})
         strays = [each for each in pending if self._is_stray(each)]
         if strays:
             log.info("handing back %d deliveries lost with a connection", len(strays))
