@@ -1,13 +1,6 @@
 """Nothing is lost and nothing is twice when workers, executors or the driver are killed."""
 
-import contextlib
-import json
-import os
-import signal
-import subprocess
-import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -16,8 +9,9 @@ from chasquimq.wire.codec import unpack
 from chasquimq.wire.envelope import decode
 from chasquimq.wire.keys import QueueKeys
 from tests.support import spark_driver
+from tests.support.driver import Driver
 from tests.support.eventually import eventually_sync
-from tests.support.spark import SMALL, SPARK_MARKS
+from tests.support.spark import SPARK_MARKS
 
 pytestmark = SPARK_MARKS
 
@@ -25,40 +19,6 @@ EVENTS = 3_000
 JOBS = 12_000
 # Executors in processes of their own, on workers that could hold twice as much.
 CLUSTER = {"spark.master": "local-cluster[2,1,1024]", "spark.executor.memory": "512m"}
-
-
-class Driver:
-    """The process of a driver, and all that it started."""
-
-    def __init__(self, told, config):
-        arguments = json.dumps([told, SMALL | config])
-        self._process = subprocess.Popen(
-            [sys.executable, spark_driver.__file__, arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-
-    def kill(self, words=""):
-        """Kill all of it that is still there, or those whose command line holds `words`."""
-        killed = 0
-        for path in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                pid = int(path.name)
-                if os.getsid(pid) != self._process.pid:
-                    continue
-                if words in (path / "cmdline").read_bytes().replace(b"\0", b" ").decode():
-                    os.kill(pid, signal.SIGKILL)
-                    killed += 1
-        return killed
-
-    def wait(self, timeout=120):
-        _, told = self._process.communicate(timeout=timeout)
-        return self._process.returncode, told.decode()[-3_000:]
-
-    def is_running(self):
-        return self._process.poll() is None
 
 
 @pytest.fixture

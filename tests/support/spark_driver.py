@@ -2,6 +2,7 @@
 
 `events`: stream the events of a queue into a folder, in small batches. `jobs`: write numbers as
 jobs of a queue, slowly, under a run id. `fleet`: run the jobs of a queue until there is none left.
+`pipeline`: take the events of a queue through all tables, in small batches, and compact after each.
 """
 
 import json
@@ -10,14 +11,17 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
 
 import redis
 from pyspark.sql import DataFrame, SparkSession
 
 from chasquimq import Job
+from chasquimq.pipeline import Done, Pipeline
 from chasquimq.spark import SparkWorker, session
 
 FLEET_CONCURRENCY = 4
+PIPELINE_BATCH = 60
 
 
 def main(told: dict[str, str], config: dict[str, str]) -> None:
@@ -26,6 +30,9 @@ def main(told: dict[str, str], config: dict[str, str]) -> None:
     options = {"redis_url": told["url"], "queue": told["queue"]}
     if told["what"] == "fleet":
         fleet(spark, told).run(until_idle=True)
+        return
+    if told["what"] == "pipeline":
+        take_in(Pipeline(told["lake"], spark=spark), told)
         return
     if told["what"] == "jobs":
         frame = numbers(spark, int(told["rows"]), slowly)
@@ -45,6 +52,20 @@ def main(told: dict[str, str], config: dict[str, str]) -> None:
         .start()
     )
     query.awaitTermination()
+
+
+def take_in(pipeline: Pipeline, told: dict[str, str]) -> None:
+    """All events through all tables, some at a time, bronze gathered in between."""
+
+    def gather(_: Done) -> None:
+        pipeline.compact(keep=timedelta(0))
+
+    pipeline.run(
+        [told["queue"]],
+        redis_url=told["url"],
+        max_events=PIPELINE_BATCH,
+        on_batch=gather,
+    )
 
 
 def fleet(spark: SparkSession, told: dict[str, str]) -> SparkWorker:

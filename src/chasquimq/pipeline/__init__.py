@@ -4,6 +4,7 @@ Needs the extra `spark`. `Pipeline` makes and reads the tables; `Triage` groups 
 """
 
 from chasquimq.errors import QualityError
+from chasquimq.pipeline.compaction import Compacted
 from chasquimq.pipeline.pipeline import Pipeline, Streaming
 from chasquimq.pipeline.slo import Slo
 from chasquimq.pipeline.steps import Done
@@ -13,6 +14,7 @@ from chasquimq.pipeline.triage import Triage
 __all__ = [
     "SCHEMA_VERSION",
     "TABLES",
+    "Compacted",
     "Done",
     "Pipeline",
     "QualityError",

@@ -1,0 +1,85 @@
+"""A pipeline killed in the midst of its writes has every event once, and the same tables."""
+
+from collections import Counter
+from random import Random
+
+import pytest
+
+from chasquimq.pipeline import Pipeline
+from chasquimq.wire.event import event_fields
+from chasquimq.wire.ids import ulid
+from chasquimq.wire.keys import QueueKeys
+from tests.support import spark_driver
+from tests.support.driver import Driver
+from tests.support.eventually import eventually_sync
+from tests.support.spark import SPARK_MARKS
+
+pytestmark = SPARK_MARKS
+
+# Of a seed that meets a write of each layer: `compactions`, `bronze`, `jobs`.
+SEED = 20_260_138
+KILLS = 3
+JOBS = 90
+BEGAN_MS = 1_769_853_590_000
+MADE = ("runs", "jobs", "minutes", "hours", "days", "failures")
+# While a table is written, its new files are in such a folder.
+WRITTEN = ("bronze", "batches", "compactions", *MADE)
+
+
+@pytest.fixture
+def told(server, queue_name, tmp_path):
+    """Events of some jobs over three hours, some of which fail; and what a driver is told."""
+    chance, lives = Random(SEED), []  # noqa: S311 -- a story, not a secret
+    for number in range(JOBS):
+        at_ms = BEGAN_MS + number * 120_000
+        job = (ulid(at_ms), at_ms, f"name-{number % 3}")
+        ran = chance.randrange(1, 400_000)
+        ends = ("failed", {"reason": f"no row {number}"}) if number % 7 == 0 else ("completed", {})
+        lives += [
+            ("waiting", *job, {}),
+            ("active", *job, {"attempt": 1, "wait_ms": 5, "created_at_ms": at_ms}),
+            (ends[0], *job, {"attempt": 1, **ends[1], "duration_us": ran}),
+        ]
+    pipe = server.client().pipeline(transaction=False)
+    for event, job_id, at_ms, name, extras in lives:
+        fields = event_fields(event, job_id, at_ms, name, extras)
+        pipe.execute_command("XADD", QueueKeys(queue_name).events, f"{at_ms}-*", *fields)
+    pipe.execute()
+    return {"what": "pipeline", "url": server.url, "queue": queue_name,
+            "lake": str(tmp_path / "lake")}  # fmt: skip
+
+
+def test_killed_in_the_midst_of_writes_it_has_every_event_once_and_the_same_tables(
+    spark, server, queue_name, tmp_path, told
+):
+    moments = Random(SEED).sample(WRITTEN, KILLS)  # noqa: S311 -- the same
+    for table in moments:
+        driver = Driver(told, {})
+        try:
+            eventually_sync(
+                lambda: is_written(tmp_path, table) or not driver.is_running(),  # noqa: B023
+                timeout=150,
+            )
+            assert driver.is_running(), (table, driver.wait())
+        finally:
+            driver.kill()
+            driver.wait()
+
+    pipeline = Pipeline(told["lake"], spark=spark)
+    spark_driver.take_in(pipeline, told)
+    entries = server.client().xrange(QueueKeys(queue_name).events)
+    in_bronze = Counter(row["entry_id"] for row in pipeline.table("bronze").collect())
+    assert in_bronze == {entry_id.decode(): 1 for entry_id, _ in entries}, moments
+
+    def content():
+        return {name: sorted(map(str, pipeline.table(name).collect())) for name in MADE}
+
+    piecewise = content()
+    assert len(piecewise["jobs"]) == JOBS
+    pipeline.backfill()
+    assert content() == piecewise, moments
+
+
+def is_written(folder, table):
+    """Whether a write of a table is under way."""
+    return any((folder / "lake" / table).glob(".spark-staging-*"))
