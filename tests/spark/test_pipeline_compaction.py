@@ -12,8 +12,9 @@ from chasquimq.errors import ConfigError
 from chasquimq.pipeline import Compacted, Pipeline
 from chasquimq.pipeline.lake import Lake
 from chasquimq.pipeline.tables import COMPACTIONS
+from tests.support.batches import Batches, batch_key
 from tests.support.spark import SPARK_MARKS
-from tests.support.story import some
+from tests.support.told import a_run, told
 
 pytestmark = SPARK_MARKS
 
@@ -49,49 +50,65 @@ def killed_at(monkeypatch, table):
     monkeypatch.setattr(Lake, "replace", replace)
 
 
+@pytest.fixture
+def batches(spark, tmp_path):
+    return Batches(spark, tmp_path / "lake")
+
+
 def test_folders_become_one_file_and_no_row_changes_whenever_it_is_killed(
-    server, queue_name, pipeline, play, tmp_path, monkeypatch
+    pipeline, batches, tmp_path, monkeypatch
 ):
-    play([*some("ok", 3), *some("broken", 1)])
-    done = pipeline.run([queue_name], redis_url=server.url, max_events=4)
-    assert done.batches > 2
-    kept, batches = events(pipeline), files(tmp_path)
+    for number, job_id in enumerate("abcd"):
+        batches.keep(number, a_run(number, job_id))
+    kept, before = events(pipeline), files(tmp_path)
+    assert before.keys() == {batch_key(number) for number in range(4)}
     reading = pipeline.table("bronze").drop("batch")
 
     with monkeypatch.context() as patch:
         killed_at(patch, COMPACTIONS)
         with pytest.raises(OSError, match="killed here"):
             pipeline.compact()
-    assert "compacted-00000001" in files(tmp_path)
+    assert files(tmp_path) == before | {"compacted-00000001": 1}
     assert events(pipeline) == kept
 
     # All but the newest, which might come again. What the killed one left is deleted first.
-    first = pipeline.compact()
-    assert first == Compacted(gathered=done.batches - 1, into=1, deleted=1)
-    assert files(tmp_path) == batches | {"compacted-00000001": 1}
+    assert pipeline.compact() == Compacted(gathered=3, into=1, deleted=1)
+    assert files(tmp_path) == before | {"compacted-00000001": 1}
     assert events(pipeline) == kept
+    assert pipeline.compact() == Compacted()
     # A reader that began before goes on with what it found.
     assert sorted(map(str, reading.collect())) == kept
-    assert pipeline.compact() == Compacted()
 
-    later = pipeline.compact(keep=AT_ONCE)
-    assert later == Compacted(deleted=done.batches - 1)
-    assert files(tmp_path) == {max(batches): batches[max(batches)], "compacted-00000001": 1}
+    assert pipeline.compact(keep=AT_ONCE) == Compacted(deleted=3)
+    assert files(tmp_path) == {batch_key(3): before[batch_key(3)], "compacted-00000001": 1}
     assert events(pipeline) == kept
     assert pipeline.compact(keep=AT_ONCE) == Compacted()
 
-    # Later runs go on as if nothing had been, also with a compaction in their midst.
-    play(some("flaky", 2))
-    pipeline.run([queue_name], redis_url=server.url, max_events=6,
-                 on_batch=lambda _: pipeline.compact(keep=AT_ONCE))  # fmt: skip
-    found = events(pipeline)
-    assert len(found) == server.client().xlen(f"{{chasqui:{queue_name}}}:events")
-    assert set(kept) < set(found)
-    made = {name: sorted(map(str, pipeline.table(name).collect())) for name in ("jobs", "days")}
+
+def test_later_batches_and_a_batch_that_comes_again_find_all_that_was_gathered(
+    pipeline, batches, tmp_path
+):
+    batches.take(0, [told(0, "waiting", "a"), told(1, "waiting", "b")])
+    batches.take(1, a_run(2, "a"))
+    batches.take(2, a_run(3, "b", fails="no"))
+    assert pipeline.compact(keep=AT_ONCE) == Compacted(gathered=2, into=1)
+    # The newest again, as after a crash, and one more.
+    batches.take(2, a_run(3, "b", fails="no"))
+    batches.take(3, [told(9, "dlq", "b", attempt=1, reason="retries_exhausted")])
+    assert pipeline.compact(keep=AT_ONCE) == Compacted(gathered=2, into=1, deleted=2)
+    assert files(tmp_path).keys() == {
+        batch_key(2), batch_key(3), "compacted-00000001", "compacted-00000002"
+    }  # fmt: skip
+
+    piecewise = jobs(pipeline)
+    assert piecewise == [("a", "completed", 1), ("b", "dead", 1)]
     pipeline.backfill()
-    for name, rows in made.items():
-        assert sorted(map(str, pipeline.table(name).collect())) == rows
-    assert len(files(tmp_path)) <= 4
+    assert jobs(pipeline) == piecewise
+
+
+def jobs(pipeline):
+    rows = pipeline.table("jobs").orderBy("job_id").select("job_id", "outcome", "attempts")
+    return list(map(tuple, rows.collect()))
 
 
 def test_what_cannot_be_compacted_is_refused(spark, tmp_path, pipeline):

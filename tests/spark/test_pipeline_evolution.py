@@ -5,10 +5,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from chasquimq.pipeline import SCHEMA_VERSION, Pipeline
+from tests.support.batches import Batches
 from tests.support.spark import SPARK_MARKS
-from tests.support.story import some
+from tests.support.told import a_run, told
 
 pytestmark = SPARK_MARKS
+
+STORY = [
+    told(0, "waiting", "a"),
+    *a_run(5, "a"),
+    told(6, "progress", "a", progress=50, entry_seq=3),
+    *a_run(6, "b", fails="no"),
+    told(9, "dlq", "b", attempt=1, reason="unrecoverable"),
+]
 
 
 @pytest.fixture
@@ -31,37 +40,28 @@ def age(folder, *missing):
         path.with_name(f".{path.name}.crc").unlink()
 
 
-def forget_last_commit(lake):
-    """Leave what a crash after all writes and before Spark's own note of them leaves."""
-    commits = lake / "_checkpoint" / "commits"
-    last = max(int(path.name) for path in commits.glob("[0-9]*"))
-    (commits / str(last)).unlink()
-    (commits / f".{last}.crc").unlink()
-
-
 def test_columns_that_a_version_did_not_have_are_null_until_their_rows_are_made_anew(
-    server, queue_name, pipeline, play, tmp_path
+    spark, pipeline, tmp_path
 ):
-    play([*some("ok", 2), *some("broken", 1)])
-    pipeline.run([queue_name], redis_url=server.url)
+    batches = Batches(spark, tmp_path / "lake")
+    batches.take(0, STORY)
     made = ("runs", "jobs", "minutes", "hours", "days", "failures")
-    kept, events = content(pipeline, *made), content(pipeline, "bronze", "batches")
+    kept = content(pipeline, *made)
 
     age(tmp_path / "lake" / "jobs", "dlq_reason", "lives")
-    age(tmp_path / "lake" / "bronze", "wait_ms")
+    age(tmp_path / "lake" / "bronze", "progress")
     old = pipeline.table("jobs").select("schema_version", "lives", "dlq_reason").distinct()
     assert list(map(tuple, old.collect())) == [(0, None, None)]
-    assert pipeline.table("bronze").where("wait_ms is not null").count() == 0
+    assert pipeline.table("bronze").where("progress is not null").count() == 0
 
-    # The last batch comes again: silver and gold are what they were, with the version of today.
-    # What an event did not say when it was kept stays unsaid.
-    forget_last_commit(tmp_path / "lake")
-    assert pipeline.run([queue_name], redis_url=server.url).events == len(events["bronze"])
+    # The batch comes again: silver and gold are what they were, by the version of today. What was
+    # kept of an event stays as it was kept.
+    batches.take(0, STORY)
     assert content(pipeline, *made) == kept
-    assert {row[0] for row in pipeline.table("bronze").select("schema_version").collect()} == {0}
+    versions = pipeline.table("bronze").select("schema_version").distinct()
+    assert list(map(tuple, versions.collect())) == [(0,)]
     assert f"schema_version={SCHEMA_VERSION}," in kept["jobs"][0]
 
     # And again, on what is whole: nothing changes, to the last character.
-    forget_last_commit(tmp_path / "lake")
-    pipeline.run([queue_name], redis_url=server.url)
+    batches.take(0, STORY)
     assert content(pipeline, *made) == kept

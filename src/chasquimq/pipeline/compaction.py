@@ -141,10 +141,12 @@ def _whole_batches(lake: Lake) -> frozenset[str]:
 
 
 def _gather(lake: Lake, group: Sequence[Folder], name: str, wanted: int) -> None:
-    rows = lake.read_all(BRONZE)
-    sources = rows.where(one_of(group)).withColumn("batch", F.lit(name))
-    lake.replace(BRONZE, sources.coalesce(1).sortWithinPartitions("entry_at", "entry_seq"))
-    made = rows.where(one_of([(group[0][0], group[0][1], name)]))
+    sources = lake.read_all(BRONZE).where(one_of(group)).withColumn("batch", F.lit(name))
+    # Folders first: else Spark would sort by them, and not by time.
+    in_order = sources.coalesce(1).sortWithinPartitions(*BRONZE.partitions, "entry_at", "entry_seq")
+    lake.replace(BRONZE, in_order)
+    # Read anew: a frame knows the files that were there when it was made.
+    made = lake.read_all(BRONZE).where(one_of([(group[0][0], group[0][1], name)]))
     quality.check_bronze(made, expected=wanted)
 
 
