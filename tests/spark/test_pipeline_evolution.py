@@ -36,7 +36,8 @@ def age(folder, *missing):
         rows = pq.ParquetFile(path).read().drop_columns(list(missing))
         at = rows.schema.get_field_index("schema_version")
         version = pa.array([0] * len(rows), pa.int32())
-        pq.write_table(rows.set_column(at, "schema_version", version), path)
+        aged = rows.set_column(at, "schema_version", version)
+        pq.write_table(aged, path, use_deprecated_int96_timestamps=True)  # as Spark does
         path.with_name(f".{path.name}.crc").unlink()
 
 
