@@ -116,6 +116,19 @@ def check_the_report(pipeline):
     assert sum(each.arrivals for each in found.points) == 12
     assert {each.name for each in found.names} == {"ok", "flaky", "broken", "own"}
     assert json.dumps(found.as_dict(), default=str)
+    # Not of other percentiles: of the runs themselves.
+    took = sorted(row[0] for row in pipeline.table("runs").select("ran_us").collect())
+    assert len(took) == found.total.runs == sum(each.runs for each in found.points)
+    assert took[0] / 1_000 <= found.total.run_p50_ms <= found.total.run_p99_ms <= took[-1] / 1_000
+    assert {(each.kind, each.reason, each.failures) for each in found.reasons} == {
+        ("run", "error", 6),
+        ("run", "error", 2),
+        ("job", "unrecoverable", 3),
+    }
+    day = f"{found.points[0].at:%Y-%m-%d}"
+    assert pipeline.summary(first_day=day).total.runs == found.total.runs
+    assert pipeline.summary(last_day="2020-01-01").points == ()
+    assert pipeline.summary(["another"]).total.arrivals == 0
 
 
 def test_a_run_killed_between_bronze_and_silver_ends_as_if_it_had_not_been(
@@ -170,6 +183,16 @@ def test_a_table_that_was_never_written_is_empty_and_one_that_is_none_is_refused
         pipeline.run("emails")
     with pytest.raises(ConfigError, match="'yesterday' is not a day"):
         pipeline.rebuild("yesterday")
+
+
+def test_a_format_that_the_session_does_not_have_is_refused_before_anything_is_written(
+    spark, tmp_path
+):
+    with pytest.raises(ConfigError, match="is 'delta', which this Spark session does not have"):
+        Pipeline(str(tmp_path), spark=spark, file_format="delta")
+    assert list(tmp_path.iterdir()) == []
+    # One that it has is passed through.
+    assert Pipeline(str(tmp_path), spark=spark, file_format="orc").table("jobs").count() == 0
 
 
 def test_the_fragments_of_the_page_run(start_server, tmp_path, spark):

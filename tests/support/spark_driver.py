@@ -9,6 +9,7 @@ done by the name of what it was:
 - `fleet`: run the jobs of a queue until somebody orders `stop`. Those whose number is that in
   `hold-<queue>` on the server, or above it, last until it goes away.
 - `batch`: process the jobs of a queue as a table, and hang where the order says.
+- `pipeline`: take the events of a queue through all tables, and compact often.
 """
 
 import json
@@ -18,6 +19,7 @@ import sys
 import threading
 import time
 import traceback
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,11 +29,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from chasquimq import Job
+from chasquimq.pipeline import Done, Pipeline
 from chasquimq.spark import SparkWorker, process_batch, session
 from chasquimq.spark.batch_hand import Processed
 
 FLEET_CONCURRENCY = 4
 FLEET_ATTEMPTS = 4
+PIPELINE_BATCH = 60
 # A worker beside the fleet takes over what a killed driver left after this long.
 LEASE_MS = 3_000
 # How often an order is tried; it costs a Spark that is out of breath some 10 s a time.
@@ -97,6 +101,10 @@ class Office:
         """Process a backlog."""
         batch(self._spark, order)
 
+    def pipeline(self, order: dict[str, Any]) -> None:
+        """Make tables."""
+        take_in(Pipeline(order["lake"], spark=self._spark), order)
+
 
 def fleet(spark: SparkSession, told: dict[str, Any], **options: Any) -> SparkWorker:
     """Slots that note each run, and in which process, on the server; see `note_run`."""
@@ -160,6 +168,20 @@ def batch(spark: SparkSession, told: dict[str, Any]) -> Processed:
 
     return process_batch(
         told["queue"], save, spark=spark, redis_url=told["url"], schema="n long", max_attempts=5
+    )
+
+
+def take_in(pipeline: Pipeline, told: dict[str, Any]) -> None:
+    """All events through all tables, some at a time, bronze gathered in between."""
+
+    def gather(_: Done) -> None:
+        pipeline.compact(keep=timedelta(0))
+
+    pipeline.run(
+        [told["queue"]],
+        redis_url=told["url"],
+        max_events=PIPELINE_BATCH,
+        on_batch=gather,
     )
 
 

@@ -4,19 +4,22 @@ import contextlib
 import signal
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from chasquimq.cli import backfill, options, triage
+from chasquimq.cli.figures import show_figures
 from chasquimq.cli.options import Function, Session
 from chasquimq.cli.place import shared_server
 from chasquimq.cli.render import emit, say
 from chasquimq.cli.spark import spark_options, started
+from chasquimq.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
-    from chasquimq.pipeline import Done, Pipeline
+    from chasquimq.pipeline import Compacted, Done, Pipeline
 
 # How soon a stream that was asked to end does.
 _LOOK_S = 0.2
@@ -35,7 +38,7 @@ def table_options(function: Function) -> Function:
     """Add what the tables are made with."""
     found = (
         click.option("--format", "file_format", default="parquet", show_default=True,
-                     metavar="FORMAT", help="delta, where your Spark has it."),
+                     metavar="FORMAT", help="Another format, where your Spark has it."),
         click.option("--slo-ms", type=click.IntRange(min=1), default=60_000, show_default=True,
                      metavar="MS", help="A job should be done so soon after it was added,"),
         click.option("--slo-target", type=float, default=0.99, show_default=True,
@@ -132,18 +135,26 @@ def stream(queues: tuple[str, ...], every: str, session: Session, **given: Any) 
               type=click.Path(dir_okay=False), help="Where to write the page.")  # fmt: skip
 @click.option("--format", "file_format", default="parquet", show_default=True, metavar="FORMAT",
               help="That of the tables.")  # fmt: skip
+@click.option("--from", "first_day", metavar="DAY", help="The first day, such as 2030-01-31.")
+@click.option("--to", "last_day", metavar="DAY", help="The last day, itself included.")
 @spark_options
 @options.json_option
 def report(queues: tuple[str, ...], out: str, *, as_json: bool, **given: Any) -> None:  # noqa: ANN401
-    """Write a page that shows what happened: it loads nothing, so send it to whom you like.
+    """Say what happened, and write a page that shows it.
 
-    Of all queues in the tables, unless some are named.
+    The page loads nothing, so send it to whom you like. Of all queues and days in the tables,
+    unless some are named.
     """
     with _pipeline(given) as pipeline:
-        if as_json:
-            emit(pipeline.summary(queues).as_dict())
-            return
-        Path(out).write_text(pipeline.report(queues), encoding="utf-8")
+        from chasquimq.pipeline.report import page  # noqa: PLC0415 -- Spark may not be installed
+
+        found = pipeline.summary(queues, first_day=given["first_day"], last_day=given["last_day"])
+    if as_json:
+        emit(found.as_dict())
+        return
+    made = page(found, made_at_ms=SYSTEM_CLOCK.now_ms())
+    Path(out).write_text(made, encoding="utf-8")
+    show_figures(found)
     say(f"the report is in {Path(out).resolve()}")
 
 
@@ -177,11 +188,31 @@ def rebuild(
         say(f"the tables in {given['path']} are made anew")
 
 
+@command.command("compact", examples=["chasqui pipeline compact --path ./lake"])
+@path_option
+@click.option("--keep", type=click.IntRange(min=0), default=3_600, show_default=True,
+              metavar="SECONDS", help="Delete what was replaced at least so long ago.")  # fmt: skip
+@spark_options
+@options.json_option
+def compact(*, keep: int, as_json: bool, **given: Any) -> None:  # noqa: ANN401
+    """Gather the many small files of events into one for each day and queue.
+
+    No row of any table changes. Readers that began before go on with what is replaced: the next
+    call deletes it, when --keep has passed. Run it once a day, beside a stream or not.
+    """
+    with _pipeline(given | {"file_format": "parquet"}) as pipeline:
+        done = pipeline.compact(keep=timedelta(seconds=keep))
+    if as_json:
+        emit(_shape(done))
+    else:
+        say(f"gathered {done.gathered} folders into {done.into}, deleted {done.deleted}")
+
+
 command.add_command(backfill.command)
 command.add_command(triage.command)
 
 
-def _shape(done: "Done") -> dict[str, int]:
+def _shape(done: "Done | Compacted") -> dict[str, int]:
     return {name: getattr(done, name) for name in done.__slots__}
 
 

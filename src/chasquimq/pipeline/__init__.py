@@ -6,6 +6,7 @@ any table; `Triage` groups dead letters.
 
 from chasquimq.errors import BackfillError, QualityError
 from chasquimq.pipeline.backfill import Backfill, Filled, Preview
+from chasquimq.pipeline.compaction import Compacted
 from chasquimq.pipeline.pipeline import Pipeline, Streaming
 from chasquimq.pipeline.shaping import Columns
 from chasquimq.pipeline.slo import Slo
@@ -20,6 +21,7 @@ __all__ = [
     "Backfill",
     "BackfillError",
     "Columns",
+    "Compacted",
     "Done",
     "Filled",
     "Pipeline",

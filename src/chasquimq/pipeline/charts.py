@@ -1,98 +1,180 @@
-"""Charts as SVG text, for a page that must not load anything. Pure."""
+"""Charts as HTML and SVG text, for a page that must not load anything. Pure.
+
+Text is HTML and only shapes are SVG: shapes stretch with the page, words keep their size. Colours
+are classes of the page's styles, so that they are right on light and on dark. Each chart says in
+words what it shows, for those who do not see it.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-_WIDTH, _HEIGHT = 640, 200
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 8, 10, 24
-_TICKS = 4
-_LABELS = 6
-_BAR = 26
-_ROOM_FOR_NAMES = 210
+from chasquimq.pipeline.axes import Mark, Scale, Words
+
+_SIZE = 1_000
+"""Width and height of a drawing, in units of its own."""
+_GAP = 0.15
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """One line of a chart: a value for each label, None where there is none."""
+class Series:
+    """One line or set of columns: a value for each step, None where there is none."""
 
     name: str
     colour: str
     values: Sequence[float | None]
+    is_column: bool = False
 
 
-def lines(labels: Sequence[str], series: Sequence[Line], unit: str = "") -> str:
-    """Lines over time, with a scale from 0; a missing value breaks its line."""
-    top = _scale(max((v for each in series for v in each.values if v is not None), default=0.0))
-    parts = [_grid(top, unit), _labels(labels)]
-    for each in series:
-        points = [
-            None if value is None else (_x(at, len(labels)), _y(value, top))
-            for at, value in enumerate(each.values)
-        ]
-        parts += [_stroke(piece, each) for piece in _pieces(points)]
-    return _svg(_WIDTH, _HEIGHT, parts)
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One bar: what it stands for, how long it is, and what is said of it."""
+
+    name: str
+    value: float
+    shown: str
+    note: str = ""
+    inner: float | None = None
+    """A part of it, drawn darker."""
 
 
-def bars(rows: Sequence[tuple[str, float]], colour: str, unit: str = "") -> str:
-    """A bar for each name, the longest on top as given, its value behind it."""
-    top = max((value for _, value in rows), default=0.0) or 1.0
-    room = _WIDTH - _ROOM_FOR_NAMES - 90
-    parts = []
-    for at, (name, value) in enumerate(rows):
-        y = at * _BAR
-        width = max(1.0, room * value / top)
-        parts.append(
-            f'<text x="{_ROOM_FOR_NAMES - 8}" y="{y + 17}" text-anchor="end">'
-            f"<title>{escape(name)}</title>{escape(_cut(name))}</text>"
-            f'<rect x="{_ROOM_FOR_NAMES}" y="{y + 5}" width="{width:.1f}" height="16" rx="3"'
-            f' fill="{colour}"/>'
-            f'<text x="{_ROOM_FOR_NAMES + width + 6:.1f}" y="{y + 17}">{shown(value, unit)}</text>'
-        )
-    return _svg(_WIDTH, max(_BAR, len(rows) * _BAR), parts)
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What a chart over time stands in: its steps by name, the marks below them, its scale."""
+
+    steps: Sequence[str]
+    marks: Sequence[Mark]
+    scale: Scale
+    shown: Words
 
 
-def heat(days: Sequence[str], cells: dict[tuple[str, int], float], colour: str) -> str:
-    """A square for each hour of each day, the darker the more."""
-    top = max(cells.values(), default=0.0) or 1.0
-    step = (_WIDTH - 84) / 24
-    parts = [
-        f'<text x="{84 + hour * step:.1f}" y="10">{hour:02d}</text>' for hour in range(0, 24, 3)
-    ]
-    for row, day in enumerate(days):
-        y = 16 + row * 20
-        parts.append(f'<text x="0" y="{y + 13}">{escape(day)}</text>')
-        for hour in range(24):
-            value = cells.get((day, hour), 0.0)
-            opacity = 0.06 if value == 0 else 0.2 + 0.8 * value / top
-            parts.append(
-                f'<rect x="{84 + hour * step:.1f}" y="{y}" width="{step - 2:.1f}" height="17"'
-                f' rx="3" fill="{colour}" fill-opacity="{opacity:.2f}">'
-                f"<title>{escape(day)} {hour:02d}:00, {shown(value)}</title></rect>"
-            )
-    return _svg(_WIDTH, 16 + max(1, len(days)) * 20, parts)
-
-
-def shown(value: float, unit: str = "") -> str:
-    """A number for people: `1,234`, `0.25`, `12.3 k`."""
-    if abs(value) >= 100_000:  # noqa: PLR2004 -- from here on the thousands are what counts
-        text = f"{value / 1_000:,.0f} k"
-    elif value == int(value) or abs(value) >= 100:  # noqa: PLR2004 -- no fraction is of interest
-        text = f"{value:,.0f}"
-    else:
-        text = f"{value:,.3g}"
-    return f"{text} {unit}".strip()
-
-
-def _stroke(piece: Sequence[tuple[float, float]], line: Line) -> str:
-    if len(piece) == 1:
-        [(x, y)] = piece
-        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5" fill="{line.colour}"/>'
-    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in piece)
-    return (
-        f'<polyline points="{points}" fill="none" stroke="{line.colour}" stroke-width="2"'
-        f' stroke-linejoin="round"><title>{escape(line.name)}</title></polyline>'
+def over_time(series: Sequence[Series], frame: Frame, says: str) -> str:
+    """Lines, and columns one on top of the other; a missing value breaks its line."""
+    columns = [each for each in series if each.is_column]
+    shapes = [*_lines_at(frame), *_columns(columns, frame)]
+    shapes += [path for each in series if not each.is_column for path in _line(each, frame)]
+    shapes += _touch(series, frame)
+    drawing = (
+        f'<svg viewBox="0 0 {_SIZE} {_SIZE}" preserveAspectRatio="none" aria-hidden="true">'
+        f"{''.join(shapes)}</svg>"
     )
+    upright = "".join(
+        f'<span style="bottom:{place:.2%}">{escape(label)}</span>'
+        for place, label in frame.scale.marks
+    )
+    below = "".join(
+        f'<span style="left:{mark.place:.2%}">{escape(mark.label)}</span>' for mark in frame.marks
+    )
+    return (
+        f"{_key(series)}"
+        f'<div class="chart" role="img" aria-label="{escape(says)}">'
+        f'<div class="up" aria-hidden="true">{upright}</div><div class="plot">{drawing}</div>'
+        f'<div class="foot" aria-hidden="true">{below}</div></div>'
+    )
+
+
+def bars(rows: Sequence[Bar], colour: str) -> str:
+    """A bar for each row, in the order given."""
+    top = max((row.value for row in rows), default=0.0) or 1.0
+    found = "".join(_bar(row, top, colour) for row in rows)
+    return f'<ul class="bars">{found}</ul>'
+
+
+def heat(days: Sequence[tuple[str, Sequence[float | None]]], colour: str, unit: str) -> str:
+    """A cell for each hour of each day, the stronger the more; None is no cell at all."""
+    top = max((cell for _, cells in days for cell in cells if cell), default=0.0)
+    hours = "".join(f'<th scope="col">{hour:02d}</th>' for hour in range(24))
+    rows = "".join(
+        f'<tr><th scope="row">{escape(day)}</th>'
+        + "".join(_cell(day, hour, cell, top, unit) for hour, cell in enumerate(cells))
+        + "</tr>"
+        for day, cells in days
+    )
+    steps = "".join(f'<i class="h{level}"></i>' for level in range(6))
+    return (
+        f'<table class="heat {colour}"><thead><tr><td></td>{hours}</tr></thead>'
+        f"<tbody>{rows}</tbody></table>"
+        f'<p class="key {colour}"><span>0</span>{steps}<span>{top:,.0f} {escape(unit)}</span></p>'
+    )
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Figures in rows; the first column names them."""
+    head = "".join(f'<th scope="col">{escape(each)}</th>' for each in heads)
+    body = "".join(
+        f'<tr><th scope="row">{escape(first)}</th>'
+        + "".join(f"<td>{escape(cell)}</td>" for cell in rest)
+        + "</tr>"
+        for first, *rest in rows
+    )
+    return (
+        f'<div class="scroll" tabindex="0"><table class="figures"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def _key(series: Sequence[Series]) -> str:
+    found = "".join(
+        f'<span class="{escape(each.colour)}"><i class="{"box" if each.is_column else "dash"}"></i>'
+        f"{escape(each.name)}</span>"
+        for each in series
+    )
+    return f'<p class="key">{found}</p>'
+
+
+def _lines_at(frame: Frame) -> list[str]:
+    return [
+        f'<path class="grid" d="M0 {_y(place):.1f}H{_SIZE}"/>' for place, _ in frame.scale.marks
+    ]
+
+
+def _columns(columns: Sequence[Series], frame: Frame) -> list[str]:
+    width = _SIZE / max(1, len(frame.steps))
+    feet = [0.0] * len(frame.steps)
+    found = []
+    for each in columns:
+        for at, value in enumerate(each.values):
+            if not value:
+                continue
+            foot, top = (frame.scale.place(feet[at] + more) for more in (0.0, value))
+            feet[at] += value
+            found.append(
+                f'<rect class="{each.colour}" x="{(at + _GAP / 2) * width:.1f}" y="{_y(top):.1f}"'
+                f' width="{(1 - _GAP) * width:.1f}" height="{(top - foot) * _SIZE:.1f}"/>'
+            )
+    return found
+
+
+def _line(each: Series, frame: Frame) -> list[str]:
+    width = _SIZE / max(1, len(frame.steps))
+    points = [
+        None if value is None else ((at + 0.5) * width, _y(frame.scale.place(value)))
+        for at, value in enumerate(each.values)
+    ]
+    return [
+        f'<path class="line {each.colour}" d="M'
+        + "L".join(f"{x:.1f} {y:.1f}" for x, y in piece)
+        # A line of no length is drawn as the dot that its round ends make.
+        + ("h0" if len(piece) == 1 else "")
+        + '"/>'
+        for piece in _pieces(points)
+    ]
+
+
+def _touch(series: Sequence[Series], frame: Frame) -> list[str]:
+    """What a mouse finds: for each step its time, and all values there."""
+    width = _SIZE / max(1, len(frame.steps))
+    found = []
+    for at, step in enumerate(frame.steps):
+        values = [
+            f"{each.name}: {'-' if (value := each.values[at]) is None else frame.shown(value)}"
+            for each in series
+        ]
+        found.append(
+            f'<rect class="touch" x="{at * width:.1f}" y="0" width="{width:.1f}" height="{_SIZE}">'
+            f"<title>{escape(chr(10).join((step, *values)))}</title></rect>"
+        )
+    return found
 
 
 def _pieces(
@@ -108,54 +190,23 @@ def _pieces(
     return [each for each in found if each]
 
 
-def _grid(top: float, unit: str) -> str:
-    parts = []
-    for tick in range(_TICKS + 1):
-        value = top * tick / _TICKS
-        y = _y(value, top)
-        parts.append(
-            f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" class="grid"/>'
-            f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{shown(value)}</text>'
-        )
-    if unit:
-        parts.append(f'<text x="{_LEFT + 4}" y="{_TOP + 4}">{escape(unit)}</text>')
-    return "".join(parts)
-
-
-def _labels(labels: Sequence[str]) -> str:
-    step = max(1, (len(labels) + _LABELS - 1) // _LABELS)
-    return "".join(
-        f'<text x="{_x(at, len(labels)):.1f}" y="{_HEIGHT - 6}" text-anchor="middle">'
-        f"{escape(labels[at])}</text>"
-        for at in range(0, len(labels), step)
+def _bar(row: Bar, top: float, colour: str) -> str:
+    inner = "" if row.inner is None else f'<b style="width:{min(1.0, row.inner / top):.2%}"></b>'
+    note = f"<small>{escape(row.note)}</small>" if row.note else ""
+    return (
+        f'<li><span class="what">{escape(row.name)}</span><span class="much">{escape(row.shown)}'
+        f'</span><span class="track {colour}"><i style="width:{row.value / top:.2%}"></i>{inner}'
+        f"</span>{note}</li>"
     )
 
 
-def _x(at: int, count: int) -> float:
-    room = _WIDTH - _LEFT - _RIGHT - 24
-    return _LEFT + 12 + (room / 2 if count <= 1 else room * at / (count - 1))
+def _cell(day: str, hour: int, cell: float | None, top: float, unit: str) -> str:
+    if cell is None:
+        return "<td></td>"
+    level = 0 if not cell else min(5, 1 + int(5 * cell / (top * 1.0001)))
+    told = f"{day}, {hour:02d}:00 to {(hour + 1) % 24:02d}:00: {cell:,.0f} {unit}"
+    return f'<td class="h{level}" title="{escape(told)}"><span>{cell:,.0f}</span></td>'
 
 
-def _y(value: float, top: float) -> float:
-    room = _HEIGHT - _TOP - _BOTTOM
-    return _TOP + room * (1 - value / top)
-
-
-def _scale(largest: float) -> float:
-    """A round number that is no less."""
-    if largest <= 0:
-        return 1.0
-    power = 1.0
-    while power * 10 <= largest:
-        power *= 10
-    while power > largest:
-        power /= 10
-    return next(power * step for step in (1, 2, 4, 5, 8, 10) if power * step >= largest)
-
-
-def _cut(text: str, most: int = 30) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
-
-
-def _svg(width: int, height: int, parts: Sequence[str]) -> str:
-    return f'<svg viewBox="0 0 {width} {height}" role="img">{"".join(parts)}</svg>'
+def _y(place: float) -> float:
+    return (1 - place) * _SIZE

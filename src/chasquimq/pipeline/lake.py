@@ -6,13 +6,29 @@ is.
 """
 
 import json
+from collections.abc import Sequence
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
 
 from chasquimq.errors import ConfigError
 from chasquimq.pipeline.places import resolved
-from chasquimq.pipeline.tables import BRONZE, Table
+from chasquimq.pipeline.tables import BRONZE, COMPACTIONS, Table
+
+COMPACTED = "compacted-"
+"""What the names of folders begin with that were gathered from several."""
+
+Folder = tuple[str, str, str]
+"""A folder of bronze: day, queue, batch."""
+
+_SEPARATOR = "\x1f"
+
+
+def one_of(folders: Sequence[Folder]) -> Column:
+    """Whether a row of bronze is in one of these folders; others are not even opened."""
+    key = F.concat_ws(_SEPARATOR, "day", "queue", "batch")
+    return key.isin(*(_SEPARATOR.join(folder) for folder in folders))
 
 
 class Lake:
@@ -31,15 +47,35 @@ class Lake:
         """Show where it is."""
         return f"<Lake {self._format} in {self.path}>"
 
+    def check_format(self) -> None:
+        """Raise `ConfigError` if the session cannot read and write the format of the tables."""
+        try:
+            self.spark.read.format(self._format).schema("a int").load(self.where("_format"))
+        except AnalysisException as error:
+            if error.getCondition() != "DATA_SOURCE_NOT_FOUND":
+                return
+            msg = (
+                f"the format of the tables is {self._format!r}, which this Spark session does not "
+                "have: start the session with what brings it (spark.jars.packages), or use parquet"
+            )
+            raise ConfigError(msg) from None
+
     def where(self, name: str) -> str:
         """The path of something in it."""
         return f"{self.path}/{name}"
 
     def read(self, table: Table) -> DataFrame:
-        """All rows; none if it was never written.
+        """All rows that count; none if it was never written.
 
-        With the columns of this version: one that an older version did not write is null.
+        With the columns of this version: one that an older version did not write is null. Of bronze
+        what the newest compaction says, so a reader sees a folder before or after it was gathered,
+        never both.
         """
+        rows = self.read_all(table)
+        return self._counting(rows) if table is BRONZE else rows
+
+    def read_all(self, table: Table) -> DataFrame:
+        """All rows of all folders, even of those that do not count."""
         reader = self.spark.read.format(self._format)
         if self._format == "parquet":
             # Else Spark would guess, and take the day or a queue named 7 for something else.
@@ -59,6 +95,33 @@ class Lake:
     def replace_all(self, table: Table, rows: DataFrame) -> None:
         """Write rows; nothing else is left of the table."""
         self._write(table, rows, "static")
+
+    def delete(self, file_url: str) -> None:
+        """Delete the folder that a file is in, if it is still there."""
+        java = self.spark.sparkContext._jvm  # noqa: SLF001 -- Spark's Python has no way to delete
+        if java is None:
+            msg = f"{file_url} cannot be deleted: this Spark is not in reach of this process"
+            raise ConfigError(msg)
+        settings = self.spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001 -- the same
+        folder = java.org.apache.hadoop.fs.Path(java.java.net.URI.create(file_url)).getParent()
+        folder.getFileSystem(settings).delete(folder, True)  # noqa: FBT003 -- with all below it
+
+    def newest_compaction(self) -> list[Row]:
+        """What the newest compaction says of bronze; nothing if there was none."""
+        rows = self.read_all(COMPACTIONS).withColumn("replaced_ms", F.unix_millis("replaced_at"))
+        newest = rows.agg(F.max("compaction").alias("newest"))
+        is_newest = F.col("compaction") == F.col("newest")
+        return rows.join(newest, on=is_newest, how="left_semi").collect()
+
+    def _counting(self, rows: DataFrame) -> DataFrame:
+        """Those of folders that count; what a killed compaction left is in no list."""
+        told: dict[str, list[Folder]] = {"live": [], "replaced": []}
+        for row in self.newest_compaction():
+            told[row["state"]].append((row["day"], row["queue"], row["batch"]))
+        is_gathered = F.col("batch").startswith(COMPACTED)
+        return rows.where(
+            (is_gathered & one_of(told["live"])) | (~is_gathered & ~one_of(told["replaced"]))
+        )
 
     @property
     def checkpoint(self) -> str:

@@ -1,5 +1,7 @@
 """Runs and jobs to what happened in a minute, an hour or a day, for each queue and name. Pure."""
 
+from collections.abc import Sequence
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
 
@@ -28,23 +30,42 @@ def periods(
     counts when it ended, a job when it arrived and when it finished: so a job that is replayed
     leaves the period of its first end for that of its last.
     """
-    facts = _of_runs(runs).unionByName(_of_jobs(jobs, slo), allowMissingColumns=True)
     units = F.array(*(F.lit(unit_ms) for _, unit_ms in UNITS))
-    each = facts.withColumn("unit_ms", F.explode(units)).where(in_scope("at", hours))
+    all_facts = facts(runs, jobs, slo)
+    each = all_facts.withColumn("unit_ms", F.explode(units)).where(in_scope("at", hours))
     placed = each.withColumn("period", instants.period(F.col("at"), F.col("unit_ms")))
-    counted = placed.groupBy("queue", "name", "unit_ms", "period").agg(
-        *(F.count_if(F.col(name)).alias(name) for name in _COUNTED),
-        F.count_distinct("run_of").alias("jobs_run"),
-        F.sum("ran_us").alias("ran_us"),
-        *(_percentiles(name).alias(f"{name}_at") for name in ("waited_ms", "ran_us", "total_ms")),
+    figured = figures(placed, ("queue", "name", "unit_ms", "period"), slo)
+    return _with_completeness(figured, gaps).withColumns(
+        {
+            "slo_ms": F.lit(slo.within_ms),
+            "slo_target": F.lit(slo.target),
+            "schema_version": F.lit(SCHEMA_VERSION),
+            "hour": instants.hour(F.col("period")),
+            "day": instants.day(F.col("period")),
+        }
     )
-    return _with_completeness(counted, gaps).withColumns(_measures(slo))
 
 
 def rows_of(table: Table, all_periods: DataFrame) -> DataFrame:
     """The rows of one table of periods."""
     [unit_ms] = [unit_ms for each, unit_ms in UNITS if each is table]
     return table.select(all_periods.where(F.col("unit_ms") == unit_ms))
+
+
+def facts(runs: DataFrame, jobs: DataFrame, slo: Slo) -> DataFrame:
+    """All that can be counted, each `at` its instant: runs that ended, jobs that came or ended."""
+    return _of_runs(runs).unionByName(_of_jobs(jobs, slo), allowMissingColumns=True)
+
+
+def figures(placed: DataFrame, by: Sequence[str], slo: Slo) -> DataFrame:
+    """Facts counted, and every measure of them; `unit_ms` says how long each group lasts."""
+    counted = placed.groupBy(*by).agg(
+        *(F.count_if(F.col(name)).alias(name) for name in _COUNTED),
+        F.count_distinct("run_of").alias("jobs_run"),
+        F.sum("ran_us").alias("ran_us"),
+        *(_percentiles(name).alias(f"{name}_at") for name in ("waited_ms", "ran_us", "total_ms")),
+    )
+    return counted.withColumns(_measures(slo))
 
 
 def in_scope(at: str, hours: Scope) -> Column:
@@ -104,12 +125,7 @@ def _measures(slo: Slo) -> dict[str, Column]:
         "retry_rate": _ratio(F.col("retries"), runs),
         "retry_amplification": _ratio(runs, F.col("jobs_run")),
         "handler_seconds": F.coalesce(F.col("ran_us"), F.lit(0)) / 1_000_000,
-        "slo_ms": F.lit(slo.within_ms),
-        "slo_target": F.lit(slo.target),
         "slo_burn": F.round(bad_share / (1 - slo.target), 6),
-        "schema_version": F.lit(SCHEMA_VERSION),
-        "hour": instants.hour(F.col("period")),
-        "day": instants.day(F.col("period")),
     }
 
 

@@ -8,7 +8,7 @@ or by hand, is done to the same result.
 
 import json
 from collections.abc import Callable, Sequence
-from datetime import UTC, date, datetime
+from datetime import date, timedelta
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -17,16 +17,19 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from chasquimq.clock import SYSTEM_CLOCK
 from chasquimq.errors import ChasquiError, ConfigError
+from chasquimq.pipeline.compaction import Compacted, compact
 from chasquimq.pipeline.lake import Lake
 from chasquimq.pipeline.problems import ours
-from chasquimq.pipeline.report import page
+from chasquimq.pipeline.report import TITLE, page
 from chasquimq.pipeline.scope import EVERYTHING
 from chasquimq.pipeline.slo import Slo
 from chasquimq.pipeline.steps import Done, Steps, touched
-from chasquimq.pipeline.summary import Summary, summary
+from chasquimq.pipeline.summary import Asked, Summary, summary
 from chasquimq.pipeline.tables import BRONZE, TABLES
 from chasquimq.spark import session
 from chasquimq.spark.source import server_of
+
+_FIRST_DAY, _LAST_DAY = "0001-01-01", "9999-12-31"
 
 
 class Pipeline:
@@ -45,8 +48,13 @@ class Pipeline:
         file_format: str = "parquet",
         slo: Slo | None = None,
     ) -> None:
-        """Tables below `path`, a folder or any URL that Spark can write; nothing is written yet."""
+        """Tables below `path`, a folder or any URL that Spark can write; nothing is written yet.
+
+        Raises `ConfigError` if the session does not have `file_format`.
+        """
         self._lake = Lake(spark or session(), path, file_format)
+        if file_format != "parquet":
+            self._lake.check_format()
         self._format = file_format
         self._slo = slo or Slo()
 
@@ -111,19 +119,48 @@ class Pipeline:
         if first_day is None and last_day is None:
             return steps.rebuild(self._lake, EVERYTHING, all_events)
         chosen = all_events.where(
-            F.col("day").between(_a_day(first_day, "0001-01-01"), _a_day(last_day, "9999-12-31"))
+            F.col("day").between(_a_day(first_day, _FIRST_DAY), _a_day(last_day, _LAST_DAY))
         )
         return steps.rebuild(self._lake, touched(chosen), chosen)
 
-    def summary(self, queues: Sequence[str] = ()) -> Summary:
-        """What a report tells, as plain values; of all queues if none is named."""
-        return summary(self, tuple(queues))
+    def compact(self, *, keep: timedelta = timedelta(hours=1)) -> Compacted:
+        """Gather the folders that batches left in bronze into one file for each day and queue.
 
-    def report(self, queues: Sequence[str] = (), *, title: str = "What the queues did") -> str:
+        Changes no row of any table. Killed at any moment, it leaves what there was; done again, it
+        does nothing. A run may go on beside it, and so may readers that take less long than `keep`:
+        what was replaced is deleted by a later call, after that time.
+        """
+        if self._format != "parquet":
+            msg = f"tables of {self._format!r} are not compacted here: use what the format has"
+            raise ConfigError(msg)
+        if keep < timedelta(0):
+            msg = f"keep is {keep}: use 0 or more"
+            raise ConfigError(msg)
+        keep_ms = keep // timedelta(milliseconds=1)
+        return compact(self._lake, now_ms=SYSTEM_CLOCK.now_ms(), keep_ms=keep_ms)
+
+    def summary(
+        self,
+        queues: Sequence[str] = (),
+        *,
+        first_day: str | None = None,
+        last_day: str | None = None,
+    ) -> Summary:
+        """What a report tells, as plain values; of all queues and days unless some are named."""
+        days = _a_day(first_day, _FIRST_DAY), _a_day(last_day, _LAST_DAY)
+        return summary(self, Asked(tuple(queues), *days))
+
+    def report(
+        self,
+        queues: Sequence[str] = (),
+        *,
+        title: str = TITLE,
+        first_day: str | None = None,
+        last_day: str | None = None,
+    ) -> str:
         """The report: one page of HTML that loads nothing."""
-        made_at = SYSTEM_CLOCK.now_ms() // 1_000
-        shown = datetime.fromtimestamp(made_at, UTC).strftime("%Y-%m-%d %H:%M:%S")
-        return page(self.summary(queues), title=title, made_at=shown)
+        found = self.summary(queues, first_day=first_day, last_day=last_day)
+        return page(found, title=title, made_at_ms=SYSTEM_CLOCK.now_ms())
 
     def _options(
         self,

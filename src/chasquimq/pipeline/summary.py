@@ -1,19 +1,27 @@
-"""What a report tells: gold read into plain values, once, for the page and for programs."""
+"""What a report tells: the tables read into plain values, once, for page, terminal and programs."""
 
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, Protocol
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
 
+from chasquimq.pipeline import instants
 from chasquimq.pipeline.instants import DAY_MS, HOUR_MS, MINUTE_MS
+from chasquimq.pipeline.periods import facts, figures
+from chasquimq.pipeline.slo import Slo
 
-# Up to so many periods a line chart is read with ease; then the next longer period is taken.
-_MOST_POINTS = 240
-_NAMES = 12
-_REASONS = 12
-_UNITS = (("minutes", MINUTE_MS), ("hours", HOUR_MS), ("days", DAY_MS))
+# Up to so many steps a chart is read with ease; then a longer one is taken.
+_MOST_POINTS = 96
+_MOST_NAMES = 500
+_MOST_REASONS = 30
+_NAMES_OF_A_REASON = 3
+_STEPS_MS = (
+    *(minutes * MINUTE_MS for minutes in (1, 2, 5, 10, 15, 30)),
+    *(hours * HOUR_MS for hours in (1, 2, 3, 6, 12)),
+    *(days * DAY_MS for days in (1, 2, 7, 14, 28)),
+)
 
 
 class Tables(Protocol):
@@ -24,62 +32,82 @@ class Tables(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One period, all queues and names together; percentiles are of the worst of them."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What jobs came to in some time; each is told in `docs/pipeline.md`, at the table `minutes`.
+
+    Percentiles are taken of the runs and jobs themselves, not of other percentiles. A figure that
+    nothing was counted for is None.
+    """
+
+    arrivals: int = 0
+    runs: int = 0
+    completed: int = 0
+    dead: int = 0
+    failures: int = 0
+    retries: int = 0
+    throughput_per_s: float = 0.0
+    wait_p50_ms: float | None = None
+    wait_p95_ms: float | None = None
+    wait_p99_ms: float | None = None
+    run_p50_ms: float | None = None
+    run_p95_ms: float | None = None
+    run_p99_ms: float | None = None
+    total_p50_ms: float | None = None
+    total_p95_ms: float | None = None
+    total_p99_ms: float | None = None
+    failure_rate: float | None = None
+    retry_amplification: float | None = None
+    handler_seconds: float = 0.0
+    slo_good: int = 0
+    slo_burn: float | None = None
+
+    @property
+    def finished(self) -> int:
+        """Jobs that completed or were given up."""
+        return self.completed + self.dead
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point(Figures):
+    """One step of time, all queues and names together."""
 
     at: datetime
-    arrivals: int
-    completed: int
-    dead: int
-    runs: int
-    failures: int
-    wait_p50_ms: float | None
-    wait_p99_ms: float | None
-    run_p50_ms: float | None
-    run_p99_ms: float | None
-    total_p50_ms: float | None
-    total_p99_ms: float | None
-    is_complete: bool
+    is_complete: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
-    """All that jobs of one name came to, percentiles by the worst day."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named(Figures):
+    """All that jobs of one name in one queue came to."""
 
     queue: str
     name: str
-    arrivals: int
-    completed: int
-    dead: int
-    runs: int
-    failures: int
-    retries: int
-    handler_seconds: float
-    run_p95_ms: float | None
-    total_p95_ms: float | None
-    slo_good: int
-    slo_burn: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """What went wrong, and how often."""
+    """What went wrong, how often, and with which jobs (`queue/name`, some of them)."""
 
     kind: str
     reason: str
     error: str | None
     failures: int
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
     """All that a report shows."""
 
-    unit: str
+    step_ms: int
+    """How long a point lasts."""
     points: tuple[Point, ...]
+    """Without holes: a step in which nothing happened is there, too."""
+    total: Figures
     names: tuple[Named, ...]
+    """Those that cost most first, 500 at most."""
     reasons: tuple[Reason, ...]
+    """The most frequent first, 30 at most."""
     hours: tuple[tuple[datetime, int], ...]
     """Jobs that completed in each hour."""
     lost: int
@@ -91,80 +119,128 @@ class Summary:
         """For programs."""
         return asdict(self)
 
+    @property
+    def span(self) -> tuple[datetime, datetime] | None:
+        """From the first step to the end of the last; None if nothing happened."""
+        if not self.points:
+            return None
+        return self.points[0].at, self.points[-1].at + timedelta(milliseconds=self.step_ms)
 
-def summary(tables: Tables, queues: tuple[str, ...] = ()) -> Summary:
-    """Read gold; of all queues if none is named."""
 
-    def rows(name: str) -> DataFrame:
-        frame = tables.table(name)
-        return frame.where(F.col("queue").isin(*queues)) if queues else frame
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a report is about: some queues or all, some days or all."""
 
-    unit = _unit(rows("minutes"))
-    [slo] = rows("days").agg(F.max("slo_ms").alias("ms"), F.max("slo_target").alias("t")).collect()
-    [gaps] = rows("gaps").agg(F.count(F.lit(1)).alias("n"), F.sum("lost").alias("lost")).collect()
+    queues: tuple[str, ...] = ()
+    first_day: str = "0001-01-01"
+    last_day: str = "9999-12-31"
+
+    def of(self, rows: DataFrame, at: str) -> DataFrame:
+        """The rows of these queues whose instant is in these days."""
+        named = rows.where(F.col("queue").isin(*self.queues)) if self.queues else rows
+        return named.where(
+            (F.unix_millis(at) >= _midnight_ms(self.first_day))
+            & (F.unix_millis(at) < _midnight_ms(self.last_day) + DAY_MS)
+        )
+
+
+def summary(tables: Tables, asked: Asked) -> Summary:
+    """Read the tables: silver for percentiles, gold for the rest."""
+
+    def rows(name: str, at: str = "period") -> DataFrame:
+        return asked.of(tables.table(name), at)
+
+    [span] = rows("minutes").agg(
+        F.unix_millis(F.min("period")).alias("first"),
+        F.unix_millis(F.max("period")).alias("last"),
+        F.max("slo_ms").alias("slo_ms"),
+        F.max("slo_target").alias("slo_target"),
+    ).collect()  # fmt: skip
+    [gaps] = rows("gaps", "from_at").agg(
+        F.count(F.lit(1)).alias("n"), F.sum("lost").alias("lost")
+    ).collect()  # fmt: skip
+    happened = span["first"] is not None
+    step_ms = step_of(span["last"] - span["first"] + MINUTE_MS) if happened else MINUTE_MS
+    first = span["first"] - span["first"] % step_ms if happened else 0
+    times = range(first, span["last"] + 1 if happened else 0, step_ms)
+    slo = Slo(span["slo_ms"], span["slo_target"]) if happened else Slo()
+    every = asked.of(facts(tables.table("runs"), tables.table("jobs"), slo), "at")
     hours = rows("hours").groupBy("period").agg(F.sum("completed").alias("n")).orderBy("period")
+    broken = _incomplete(rows("minutes"), step_ms) if gaps["n"] else frozenset()
     return Summary(
-        unit=unit,
-        points=_points(rows(unit)),
-        names=_names(rows("days"), slo["t"]),
+        step_ms=step_ms,
+        points=_points(every, slo, times, broken),
+        total=_total(every, slo, len(times) * step_ms),
+        names=_names(every, slo, len(times) * step_ms),
         reasons=_reasons(rows("failures")),
         hours=tuple((_utc(row["at"]), row["n"]) for row in _dated(hours).collect()),
         lost=gaps["lost"] or 0,
         gaps=gaps["n"],
-        slo_ms=slo["ms"],
-        slo_target=slo["t"],
+        slo_ms=span["slo_ms"],
+        slo_target=span["slo_target"],
     )
 
 
-def _unit(minutes: DataFrame) -> str:
-    [span] = minutes.agg(
-        (F.unix_millis(F.max("period")) - F.unix_millis(F.min("period"))).alias("ms")
-    ).collect()
-    return next(
-        (name for name, ms in _UNITS if (span["ms"] or 0) // ms < _MOST_POINTS), _UNITS[-1][0]
-    )
+def step_of(span_ms: int) -> int:
+    """The shortest step that leaves a chart of so long a time readable."""
+    return next((ms for ms in _STEPS_MS if span_ms <= ms * _MOST_POINTS), _STEPS_MS[-1])
 
 
-def _points(rows: DataFrame) -> tuple[Point, ...]:
-    sums = ("arrivals", "completed", "dead", "runs", "failures")
-    worst = [f"{what}_p{each}_ms" for what in ("wait", "run", "total") for each in (50, 99)]
-    found = rows.groupBy("period").agg(
-        *(F.sum(each).alias(each) for each in sums),
-        *(F.max(each).alias(each) for each in worst),
-        F.min("is_complete").alias("is_complete"),
-    )
+def _points(every: DataFrame, slo: Slo, times: range, broken: frozenset[int]) -> tuple[Point, ...]:
+    step_ms = times.step
+    placed = every.withColumn("ms", F.unix_millis(instants.period(F.col("at"), step_ms)))
+    found = figures(_lasting(placed, step_ms), ("ms", "unit_ms"), slo)
+    told = {row["ms"]: row for row in found.collect()}
     return tuple(
-        Point(_utc(row["at"]), *(row[each] for each in (*sums, *worst, "is_complete")))
-        for row in _dated(found.orderBy("period")).collect()
+        Point(at=_utc(ms), is_complete=ms not in broken, **_values(told[ms]) if ms in told else {})
+        for ms in times
     )
 
 
-def _names(days: DataFrame, target: float | None) -> tuple[Named, ...]:
-    sums = ("arrivals", "completed", "dead", "runs", "failures", "retries", "handler_seconds")
-    finished = F.col("completed") + F.col("dead")
-    burn = (finished - F.col("slo_good")) / finished / (1 - (target or 0))
-    found = (
-        days.groupBy("queue", "name")
-        .agg(
-            *(F.sum(each).alias(each) for each in sums),
-            F.max("run_p95_ms").alias("run_p95_ms"),
-            F.max("total_p95_ms").alias("total_p95_ms"),
-            F.sum("slo_good").alias("slo_good"),
-        )
-        .withColumn("slo_burn", F.when(finished > 0, F.round(burn, 3)))
-        .orderBy(F.desc("handler_seconds"), "queue", "name")
+def _total(every: DataFrame, slo: Slo, span_ms: int) -> Figures:
+    rows = figures(_lasting(every, span_ms), ("unit_ms",), slo).collect()
+    return Figures(**_values(rows[0])) if rows else Figures()
+
+
+def _names(every: DataFrame, slo: Slo, span_ms: int) -> tuple[Named, ...]:
+    found = figures(_lasting(every, span_ms), ("queue", "name", "unit_ms"), slo)
+    ordered = found.orderBy(F.desc("handler_seconds"), "queue", "name").limit(_MOST_NAMES)
+    return tuple(
+        Named(queue=row["queue"], name=row["name"], **_values(row)) for row in ordered.collect()
     )
-    return tuple(Named(**row.asDict()) for row in found.limit(_NAMES).collect())
+
+
+def _lasting(every: DataFrame, unit_ms: int) -> DataFrame:
+    return every.withColumn("unit_ms", F.lit(unit_ms))
+
+
+def _values(row: Row) -> dict[str, Any]:
+    return {each.name: row[each.name] for each in fields(Figures)}
+
+
+def _incomplete(minutes: DataFrame, step_ms: int) -> frozenset[int]:
+    found = minutes.where(~F.col("is_complete")).select(
+        F.unix_millis(instants.period(F.col("period"), step_ms)).alias("ms")
+    )
+    return frozenset(row["ms"] for row in found.distinct().collect())
 
 
 def _reasons(failures: DataFrame) -> tuple[Reason, ...]:
     found = (
         failures.groupBy("kind", "reason", "error_fingerprint")
-        .agg(F.max("error").alias("error"), F.sum("failures").alias("failures"))
-        .orderBy(F.desc("failures"), "kind", "error_fingerprint")
-        .select("kind", "reason", "error", "failures")
+        .agg(
+            F.max("error").alias("error"),
+            F.sum("failures").alias("failures"),
+            F.array_sort(F.collect_set(F.concat_ws("/", "queue", "name"))).alias("names"),
+        )
+        .orderBy(F.desc("failures"), "kind", "error_fingerprint", "reason")
+        .limit(_MOST_REASONS)
     )
-    return tuple(Reason(**row.asDict()) for row in found.limit(_REASONS).collect())
+    return tuple(
+        Reason(row["kind"], row["reason"], row["error"], row["failures"],
+               tuple(row["names"][:_NAMES_OF_A_REASON]))
+        for row in found.collect()
+    )  # fmt: skip
 
 
 def _dated(rows: DataFrame) -> DataFrame:
@@ -174,3 +250,7 @@ def _dated(rows: DataFrame) -> DataFrame:
 
 def _utc(ms: int) -> datetime:
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
+
+
+def _midnight_ms(day: str) -> int:
+    return (date.fromisoformat(day) - date(1970, 1, 1)).days * DAY_MS

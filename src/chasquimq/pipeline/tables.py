@@ -94,10 +94,27 @@ BRONZE = Table(
         _BUCKET,
         _VERSION,
         _DAY,
-        Column("batch", _TEXT, "the batch it came with"),
+        Column("batch", _TEXT, "the batch it came with, or `compacted-` and a number"),
     ),
     key=("queue", "entry_id", "event"),
     partitions=("day", "queue", "batch"),
+)
+
+COMPACTIONS = Table(
+    "compactions",
+    "Which folders of bronze count, as the last compaction left them; only the newest is heeded.",
+    (
+        Column("at", _TIME, "when it was made"),
+        _DAY,
+        _QUEUE,
+        Column("batch", _TEXT, "the folder: of a batch, or of what was gathered from several"),
+        Column("state", _TEXT, "`live`, or `replaced`: not read any more, and deleted in a while"),
+        Column("replaced_at", _TIME, "of `replaced`: since when"),
+        _VERSION,
+        Column("compaction", _TEXT, "its number, such as 00000001"),
+    ),
+    key=("compaction", "day", "queue", "batch"),
+    partitions=("compaction",),
 )
 
 GAPS = Table(
@@ -238,5 +255,5 @@ FAILURES = Table(
     partitions=("queue", "hour"),
 )
 
-TABLES = (BATCHES, BRONZE, GAPS, RUNS, JOBS, MINUTES, HOURS, DAYS, FAILURES)
+TABLES = (BATCHES, BRONZE, COMPACTIONS, GAPS, RUNS, JOBS, MINUTES, HOURS, DAYS, FAILURES)
 """All of them, in the order they are made."""

@@ -1,0 +1,128 @@
+"""Bronze gathered into one file for each day and queue: no row changes, whatever happens."""
+
+import contextlib
+import json
+from datetime import timedelta
+
+import pytest
+from click.testing import CliRunner
+
+from chasquimq.cli import pipeline as command_line
+from chasquimq.errors import ConfigError
+from chasquimq.pipeline import Compacted, Pipeline
+from chasquimq.pipeline.lake import Lake
+from chasquimq.pipeline.tables import COMPACTIONS
+from tests.support.batches import Batches, batch_key
+from tests.support.spark import SPARK_MARKS
+from tests.support.told import a_run, told
+
+pytestmark = SPARK_MARKS
+
+AT_ONCE = timedelta(0)
+
+
+@pytest.fixture
+def pipeline(spark, tmp_path):
+    return Pipeline(str(tmp_path / "lake"), spark=spark)
+
+
+def events(pipeline):
+    """All rows of bronze, in order, without the folder that they are in."""
+    return sorted(map(str, pipeline.table("bronze").drop("batch").collect()))
+
+
+def files(tmp_path):
+    """How many files each folder of bronze has."""
+    found = {}
+    for path in (tmp_path / "lake" / "bronze").rglob("*.parquet"):
+        name = path.parent.name.removeprefix("batch=")
+        found[name] = found.get(name, 0) + 1
+    return found
+
+
+def killed_at(monkeypatch, table):
+    def replace(lake, to, rows, *, kept=Lake.replace):
+        if to is table:
+            msg = "killed here"
+            raise OSError(msg)
+        kept(lake, to, rows)
+
+    monkeypatch.setattr(Lake, "replace", replace)
+
+
+@pytest.fixture
+def batches(spark, tmp_path):
+    return Batches(spark, tmp_path / "lake")
+
+
+def test_folders_become_one_file_and_no_row_changes_whenever_it_is_killed(
+    pipeline, batches, tmp_path, monkeypatch
+):
+    for number, job_id in enumerate("abcd"):
+        batches.keep(number, a_run(number, job_id))
+    kept, before = events(pipeline), files(tmp_path)
+    assert before.keys() == {batch_key(number) for number in range(4)}
+    reading = pipeline.table("bronze").drop("batch")
+
+    with monkeypatch.context() as patch:
+        killed_at(patch, COMPACTIONS)
+        with pytest.raises(OSError, match="killed here"):
+            pipeline.compact()
+    assert files(tmp_path) == before | {"compacted-00000001": 1}
+    assert events(pipeline) == kept
+
+    # All but the newest, which might come again. What the killed one left is deleted first.
+    assert pipeline.compact() == Compacted(gathered=3, into=1, deleted=1)
+    assert files(tmp_path) == before | {"compacted-00000001": 1}
+    assert events(pipeline) == kept
+    assert pipeline.compact() == Compacted()
+    # A reader that began before goes on with what it found.
+    assert sorted(map(str, reading.collect())) == kept
+
+    assert pipeline.compact(keep=AT_ONCE) == Compacted(deleted=3)
+    assert files(tmp_path) == {batch_key(3): before[batch_key(3)], "compacted-00000001": 1}
+    assert events(pipeline) == kept
+    assert pipeline.compact(keep=AT_ONCE) == Compacted()
+
+
+def test_later_batches_and_a_batch_that_comes_again_find_all_that_was_gathered(
+    pipeline, batches, tmp_path
+):
+    batches.take(0, [told(0, "waiting", "a"), told(1, "waiting", "b")])
+    batches.take(1, a_run(2, "a"))
+    batches.take(2, a_run(3, "b", fails="no"))
+    assert pipeline.compact(keep=AT_ONCE) == Compacted(gathered=2, into=1)
+    # The newest again, as after a crash, and one more.
+    batches.take(2, a_run(3, "b", fails="no"))
+    batches.take(3, [told(9, "dlq", "b", attempt=1, reason="retries_exhausted")])
+    assert pipeline.compact(keep=AT_ONCE) == Compacted(gathered=2, into=1, deleted=2)
+    assert files(tmp_path).keys() == {
+        batch_key(2), batch_key(3), "compacted-00000001", "compacted-00000002"
+    }  # fmt: skip
+
+    piecewise = jobs(pipeline)
+    assert piecewise == [("a", "completed", 1), ("b", "dead", 1)]
+    pipeline.rebuild()
+    assert jobs(pipeline) == piecewise
+
+
+def jobs(pipeline):
+    rows = pipeline.table("jobs").orderBy("job_id").select("job_id", "outcome", "attempts")
+    return list(map(tuple, rows.collect()))
+
+
+def test_what_cannot_be_compacted_is_refused(spark, tmp_path, pipeline):
+    with pytest.raises(ConfigError, match="tables of 'json' are not compacted here"):
+        Pipeline(str(tmp_path), spark=spark, file_format="json").compact()
+    with pytest.raises(ConfigError, match="keep is -1 day"):
+        pipeline.compact(keep=timedelta(days=-1))
+    assert pipeline.compact() == Compacted()
+
+
+def test_the_command_does_it_and_tells(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(command_line, "_spark", lambda _: contextlib.nullcontext(spark))
+    arguments = ["compact", "--path", str(tmp_path)]
+    said = CliRunner().invoke(command_line.command, arguments)
+    assert (said.exit_code, said.output) == (0, "gathered 0 folders into 0, deleted 0\n")
+    told = CliRunner().invoke(command_line.command, [*arguments, "--json", "--keep", "0"])
+    assert json.loads(told.output) == {"gathered": 0, "into": 0, "deleted": 0}

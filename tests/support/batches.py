@@ -1,0 +1,42 @@
+"""Batches taken into a lake one by one, as its query would, without the query."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from chasquimq.pipeline import Slo
+from chasquimq.pipeline.lake import Lake
+from chasquimq.pipeline.steps import Steps
+from tests.support.told import frame
+
+_QUERY = "0123abcd"
+
+
+def batch_key(number: int) -> str:
+    """How a batch of that number is called."""
+    return f"{_QUERY}-{number:08d}"
+
+
+class Batches:
+    """What takes batches into the lake in a folder."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        """The lake is empty, but has a query."""
+        checkpoint = folder / "_checkpoint"
+        checkpoint.mkdir(parents=True)
+        (checkpoint / "metadata").write_text(json.dumps({"id": f"{_QUERY}-and-so-on"}))
+        self._lake = Lake(spark, str(folder))
+        self._steps = Steps(self._lake.path, "parquet", Slo())
+
+    def keep(self, number: int, events: Iterable[dict[str, Any]]) -> None:
+        """Take a batch into bronze, and no further."""
+        rows = frame(self._lake.spark, events)
+        self._steps.write_bronze(self._lake, rows, batch_key(number))
+
+    def take(self, number: int, events: Iterable[dict[str, Any]]) -> None:
+        """Take a batch through all tables; one that came before is like one that comes again."""
+        rows = frame(self._lake.spark, events)
+        self._steps.take_in(self._lake, rows, batch_key(number))
