@@ -54,9 +54,10 @@ def running() -> SparkSession | None:
 
 def _defaults(settings: Mapping[str, str], remote: str | None) -> dict[str, str]:
     """What is set unless the caller does."""
-    defaults = {"spark.redaction.regex": _SECRETS}
     if remote is not None:
-        return defaults | _LOCAL | {"spark.connect.grpc.binding.address": _LOOPBACK}
+        # Not the redaction: what it hides no client of Spark Connect can read, `register` neither.
+        return _LOCAL | {"spark.connect.grpc.binding.address": _LOOPBACK}
+    defaults = {"spark.redaction.regex": _SECRETS}
     master = settings.get("spark.master") or os.environ.get("MASTER")
     if master is None and not re.search(r"--master\b", os.environ.get("PYSPARK_SUBMIT_ARGS", "")):
         master = "local[*]"
