@@ -65,7 +65,7 @@ def test_events_become_tables_and_a_report(chasqui, here, queue, queue_name, tmp
     code, out, err = here("report", "--out", "page.html")
     assert code == 0, err
     assert out.endswith(f"the report is in {tmp_path / 'page.html'}\n")
-    assert f"{queue_name} / welcome" in out
+    assert f"{queue_name[:18]}… / welcome" in out
     assert "welcome" in (tmp_path / "page.html").read_text()
 
 

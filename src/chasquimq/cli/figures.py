@@ -16,7 +16,8 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 _MOST_BLOCKS = 60
 _MOST_NAMES = 20
 _ROOM_FOR_ALL = 156
-_WIDE_NAME, _NARROW_NAME = 36, 24
+# Of each of the two, so that a long queue does not hide the name.
+_WIDE_NAME, _NARROW_NAME = 18, 12
 _ALERT = 1.0
 
 
@@ -71,12 +72,12 @@ def _facts(summary: "Summary") -> list[tuple[str, object]]:
 def _names(summary: "Summary") -> Table:
     """One row a name; a narrow screen shows fewer columns, and only p95."""
     wide = console().width >= _ROOM_FOR_ALL
-    percents = (50, 95, 99) if wide else (95,)
+    percents, room = ((50, 95, 99), _WIDE_NAME) if wide else ((95,), _NARROW_NAME)
     times = [" / ".join(f"p{each}" for each in percents)] * 2
     heads = ["queue / name", "jobs", "per min", f"wait {times[0]}", f"run {times[1]}", "failed",
              "runs/job", "dead", "burn"]  # fmt: skip
     rows = [
-        [cut(f"{each.queue} / {each.name or '(no name)'}", _WIDE_NAME if wide else _NARROW_NAME),
+        [f"{cut(each.queue, room)} / {cut(each.name or '(no name)', room)}",
          f"{each.arrivals:,}", _rate(each), _times(each, "wait", percents),
          _times(each, "run", percents), _share(each.failure_rate),
          "-" if each.retry_amplification is None else f"{each.retry_amplification:.2f}",

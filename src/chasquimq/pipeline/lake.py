@@ -51,14 +51,16 @@ class Lake:
         """Raise `ConfigError` if the session cannot read and write the format of the tables."""
         try:
             self.spark.read.format(self._format).schema("a int").load(self.where("_format"))
-        except AnalysisException as error:
-            if error.getCondition() != "DATA_SOURCE_NOT_FOUND":
-                return
-            msg = (
-                f"the format of the tables is {self._format!r}, which this Spark session does not "
-                "have: start the session with what brings it (spark.jars.packages), or use parquet"
-            )
-            raise ConfigError(msg) from None
+        except Exception as error:
+            # Java's class for it has none in Python, so it comes as this or as that.
+            if "[DATA_SOURCE_NOT_FOUND]" in str(error):
+                msg = (
+                    f"the format of the tables is {self._format!r}, which this Spark session does "
+                    "not have: start it with what brings it (spark.jars.packages), or use parquet"
+                )
+                raise ConfigError(msg) from None
+            if not isinstance(error, AnalysisException):  # which says that nothing is there yet
+                raise
 
     def where(self, name: str) -> str:
         """The path of something in it."""
