@@ -1,0 +1,14 @@
+"""What can be asked of a program, by name."""
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from bench.program import adding, working
+from bench.program.adapter import Adapter
+
+BODIES: Mapping[str, Callable[[Adapter], Awaitable[dict[str, float]]]] = {
+    "bulk": adding.in_bulk,
+    "concurrent": adding.at_once,
+    "sequential": adding.in_sequence,
+    "work": working.work,
+    "retry": working.fail_once,
+}
