@@ -5,58 +5,65 @@ import json
 import signal
 import sys
 from collections.abc import Container, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
+from pathlib import Path
 
-from bench.contest import Contender, hold, program
+from bench.chart import chart
+from bench.contest import hold
+from bench.field import Field, field
+from bench.limits import benchmark_line
 from bench.machine import machine
-from bench.peers import PEERS, MissingError, home, version_of
+from bench.peers import PEERS
 from bench.program.order import Answer
-from bench.results import OURS, Result, results, shown, skipped, summary
+from bench.results import Result, results, shown, skipped, summary
 from bench.scenarios import SCENARIOS
 from bench.server import BenchServer
+
+_JOBS, _QUICK_JOBS = 500_000, 10_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what was asked for; 0 whatever the figures are."""
     asked = _asked(arguments)
-    # An exit rather than sudden death, so that the server ends too.
+    # An exit rather than sudden death, so that the servers end too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     before = machine()
-    found: list[Result] = []
-    foot: list[str] = []
-    with BenchServer(asked.server, tcp=True) as server:
-        versions = {server.name: server.version}
-        contenders = [Contender(OURS, "chasqui", server.port, program(sys.executable))]
-        for name in asked.peers:
-            try:
-                python = home(PEERS[name])
-                versions[name] = version_of(PEERS[name], python)
-            except MissingError as error:
-                foot.append(f"{name} is missing: {error}")
-                continue
-            peer = PEERS[name]
-            contenders.append(
-                Contender(name, peer.adapter, server.port, program(python), peer.share)
-            )
-        for name in asked.only:
-            scenario = SCENARIOS[name]
-
-            def say(rival: str, answer: Answer, name: str = name) -> None:
-                _say(f"{name}: {rival} {answer.skipped or _brief(answer)}")
-
-            answers = hold(
-                scenario, contenders, rounds=asked.rounds, is_quick=asked.quick, on_answer=say
-            )
-            found += results(scenario, answers)
-            foot += skipped(scenario, answers)
-    after = machine("uvloop", "hiredis", **versions)
+    with ExitStack() as stack:
+        server = stack.enter_context(BenchServer(asked.server, tcp=True))
+        beside = asked.beside and stack.enter_context(BenchServer(asked.beside, tcp=True))
+        there = field(server, asked.peers, beside or None)
+        found, foot = measure(there, asked.only, asked.rounds, is_quick=asked.quick)
+        foot.append(benchmark_line(server.port, _QUICK_JOBS if asked.quick else _JOBS))
+    after = machine("uvloop", "hiredis", **there.versions)
+    note = f"{after}; load before {before.load[0]:.1f}"
     if asked.json:
         told = {"machine": asdict(after), "load_before": before.load, "foot": foot}
         print(json.dumps(told | {"results": [asdict(each) for each in found]}, indent=2))
     else:
-        print(shown(found), summary(found), *foot, sep="\n\n")
-        print(f"\n{after}; load before {before.load[0]:.1f}")
+        print(shown(found), summary(found), "\n".join(foot), note, sep="\n\n")
+    if asked.chart:
+        asked.chart.write_text(chart(found, note), encoding="utf-8")
     return 0
+
+
+def measure(
+    there: Field, names: Sequence[str], rounds: int, *, is_quick: bool
+) -> tuple[list[Result], list[str]]:
+    """Every scenario; what was found, and what has to be said below it."""
+    found: list[Result] = []
+    foot = list(there.missing)
+    for name in names:
+        scenario = SCENARIOS[name]
+
+        def say(rival: str, answer: Answer, name: str = name) -> None:
+            _say(f"{name}: {rival} {answer.skipped or _brief(answer)}")
+
+        contenders = there.contenders(scenario)
+        answers = hold(scenario, contenders, rounds=rounds, is_quick=is_quick, on_answer=say)
+        found += results(scenario, answers)
+        foot += skipped(scenario, answers)
+    return found, foot
 
 
 def _asked(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -68,6 +75,8 @@ def _asked(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--server", default="redis-8.6", help="of scripts/servers.py, or a path")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each rival")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: to see that it works")
+    parser.add_argument("--beside", metavar="SERVER", help="ours runs on this one too")
+    parser.add_argument("--chart", type=Path, metavar="FILE", help="write a picture (SVG)")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     return parser.parse_args(arguments)
 

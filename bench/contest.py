@@ -26,9 +26,9 @@ class Contender:
     share: float = 1.0
 
 
-def program(python: str | Path) -> Callable[[Order], Sequence[str]]:
-    """`bench.program` in some environment."""
-    return lambda order: [str(python), "-m", "bench.program", order.to_json()]
+def by_order(command: Sequence[str]) -> Callable[[Order], Sequence[str]]:
+    """Start a program that takes orders."""
+    return lambda order: [*command, order.to_json()]
 
 
 def hold(

@@ -7,15 +7,18 @@ complete, so an interrupted run leaves nothing that looks finished. A peer that 
 """
 
 import hashlib
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 _INSTALL_S = 600
+_NODE_PROGRAM = Path(__file__).parent / "program" / "bullmq.mjs"
 # The loop that all run on, and what reads the server's counts. A peer on redis-py gains by hiredis.
 _FOR_ALL = ("uvloop", "hiredis")
 
@@ -34,10 +37,24 @@ class Peer:
     """What to install; the first is what its version is asked of."""
     share: float = 1.0
     """Which part of a scenario's jobs it is given: slow ones would take minutes."""
+    is_node: bool = False
+    """Whether it lives on Node; it has a program of its own, then, in place of an adapter."""
 
 
 PEERS: Mapping[str, Peer] = {
-    peer.name: peer for peer in (Peer("reference", "chasqui", ("chasquimq==1.3.0",)),)
+    peer.name: peer
+    for peer in (
+        Peer("reference", "chasqui", ("chasquimq==1.3.0",)),
+        Peer("bullmq-node", "", ("bullmq",), is_node=True),
+        Peer("bullmq", "bullmq", ("bullmq",), share=0.2),
+        Peer("taskiq", "taskiq", ("taskiq-redis", "taskiq"), share=0.2),
+        Peer("saq", "saq", ("saq[redis]",), share=0.2),
+        Peer("arq", "arq", ("arq",), share=0.2),
+        Peer("streaq", "streaq", ("streaq",), share=0.2),
+        Peer("dramatiq", "dramatiq", ("dramatiq[redis]",), share=0.2),
+        Peer("rq", "rq", ("rq",), share=0.02),
+        Peer("celery", "celery", ("celery[redis]",), share=0.1),
+    )
 }
 
 
@@ -49,28 +66,63 @@ def cache_dir() -> Path:
     return Path(base).expanduser() / "chasquimq" / "bench"
 
 
-def home(peer: Peer) -> Path:
-    """The Python of the peer's environment, which is made if need be."""
+@dataclass(frozen=True, slots=True)
+class Home:
+    """A peer that is installed."""
+
+    version: str
+    command: tuple[str, ...]
+    """Starts its program; an order follows."""
+
+
+def home(peer: Peer) -> Home:
+    """Where a peer is, installed if need be."""
+    return _node_home(peer) if peer.is_node else _python_home(peer)
+
+
+def _python_home(peer: Peer) -> Home:
     packages = (*peer.packages, *_FOR_ALL)
+
+    def fill(tree: Path) -> None:
+        _run([sys.executable, "-m", "venv", str(tree)])
+        pip = [str(tree / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+        _run([*pip, "--disable-pip-version-check", *packages])
+
+    python = str(_tree(peer, packages, fill) / "bin" / "python")
+    package = re.split(r"[=\[]", peer.packages[0])[0]
+    code = f"import importlib.metadata as m; print(m.version({package!r}))"
+    return Home(_run([python, "-c", code]).strip(), (python, "-m", "bench.program"))
+
+
+def _node_home(peer: Peer) -> Home:
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node is None or npm is None:
+        msg = "there is no node or no npm"
+        raise MissingError(msg)
+
+    def fill(tree: Path) -> None:
+        tree.mkdir(parents=True)
+        (tree / "package.json").write_text('{"private": true}')
+        _run([npm, "install", "--silent", "--no-audit", "--prefix", str(tree), *peer.packages])
+
+    tree = _tree(peer, peer.packages, fill)
+    installed = tree / "node_modules" / peer.packages[0] / "package.json"
+    version = json.loads(installed.read_text(encoding="utf-8"))["version"]
+    return Home(version, (node, str(_NODE_PROGRAM), str(tree / "package.json")))
+
+
+def _tree(peer: Peer, packages: Sequence[str], fill: Callable[[Path], None]) -> Path:
+    """The directory of what a peer needs, filled if it is not there; other needs, another one."""
     digest = hashlib.sha256("\n".join(packages).encode()).hexdigest()[:8]
     tree = cache_dir() / f"{peer.name}-{digest}"
     if not tree.exists():
         partial = tree.with_name(f"{tree.name}.{os.getpid()}")
         try:
-            _run([sys.executable, "-m", "venv", str(partial)])
-            pip = [str(partial / "bin" / "python"), "-m", "pip", "install", "--quiet"]
-            _run([*pip, "--disable-pip-version-check", *packages])
+            fill(partial)
             partial.rename(tree)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
-    return tree / "bin" / "python"
-
-
-def version_of(peer: Peer, python: Path) -> str:
-    """The version that is installed."""
-    package = peer.packages[0].partition("=")[0].partition("[")[0]
-    code = f"import importlib.metadata as m; print(m.version({package!r}))"
-    return _run([str(python), "-c", code]).strip()
+    return tree
 
 
 def _run(command: Sequence[str]) -> str:

@@ -49,14 +49,14 @@ class Scenario:
             order = replace(
                 order,
                 seconds=min(order.seconds, _QUICK_S),
-                depths=tuple(depth for depth in order.depths if depth <= _QUICK_DEPTH),
+                depths=tuple(depth // _QUICK_DEPTH for depth in order.depths),
             )
         return replace(order, jobs=max(min(order.jobs, _FEWEST), int(order.jobs * share)))
 
 
 _QUICK_SHARE = 0.02
 _QUICK_S = 1.0
-_QUICK_DEPTH = 20_000
+_QUICK_DEPTH = 100
 _FEWEST = 200
 
 
@@ -86,5 +86,24 @@ SCENARIOS: Mapping[str, Scenario] = _named(
              _order("work", jobs=3_000, payload_bytes=65_536)),
     Scenario("worker100-await", "worker, handlers await 1 ms",
              _order("work", jobs=30_000, pause_ms=1)),
+    Scenario("latency", "add to handler, 200 a second", _order("latency"), _QUANTILES),
+    Scenario("latency-half", "add to handler, half of what it can work off",
+             _order("latency", jobs=50_000, rate=0, seconds=5), _QUANTILES),
+    Scenario("delayed", "20,000 delayed jobs due at once", _order("delayed", jobs=20_000),
+             ("drain_s",)),
+    Scenario("lateness", "how late a delayed job is", _order("lateness", jobs=300), _QUANTILES),
+    Scenario("recurring", "how uneven the fires of 100 specs are", _order("recurring", jobs=100),
+             _QUANTILES),
     Scenario("retry", "every job fails once", _order("retry", jobs=10_000)),
+    Scenario("idle", "a worker with nothing to do", _order("idle"),
+             ("cpu_percent", "commands_s", "rss_mb")),
+    Scenario("memory", "100,000 jobs, waiting and worked off", _order("memory", jobs=100_000),
+             ("waiting_bytes", "rss_mb")),
+    Scenario("processes2", "two worker processes",
+             _order("processes", jobs=100_000, processes=2)),
+    Scenario("processes4", "four worker processes",
+             _order("processes", jobs=100_000, processes=4)),
+    Scenario("growth", "from 10 thousand to 5 million waiting jobs",
+             _order("growth", jobs=10_000, depths=(10_000, 100_000, 1_000_000, 5_000_000)),
+             ("add_growth", "work_growth")),
 )  # fmt: skip

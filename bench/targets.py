@@ -54,6 +54,9 @@ TARGETS: Sequence[Target] = (
     Target("idle", "cpu_percent", REFERENCE, most=1),
     Target("idle", "commands_s", ITSELF, most=20),
     Target("idle", "rss_mb", REFERENCE, most=1),
+    # Flat; what is above 1 is what a noisy machine may add.
+    Target("growth", "add_growth", ITSELF, most=1.3),
+    Target("growth", "work_growth", ITSELF, most=1.3),
     Target("bulk50", "rate", LIMIT, least=0.65),
     Target("bulk1000", "rate", LIMIT, least=0.8),
     Target("worker100-off", "rate", LIMIT, least=0.9),

@@ -26,6 +26,7 @@ async def _answer(order: Order) -> Answer:
     module = importlib.import_module(f"bench.program.adapters.{order.adapter}")
     adapter: Adapter = module.Rival(order)
     try:
+        adapter.check()
         return Answer(await BODIES[order.body](adapter))
     except CannotError as error:
         return Answer(skipped=str(error) or "it has no such feature")

@@ -2,6 +2,7 @@
 
 # ruff: noqa: ARG002 -- what a rival does not know how to do, it does with nothing
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -24,10 +25,27 @@ class Adapter:
     stands for what the scenario does not want (keeping results, long polls); each says so.
     """
 
+    features: frozenset[str] = frozenset()
+    """What it has of `events` (that can be off), `results` and handlers that `pause`."""
+
     def __init__(self, order: Order) -> None:
         """Know what is asked for; nothing is connected yet."""
         self.order = order
         self.server = RawClient(("127.0.0.1", order.port))
+
+    def check(self) -> None:
+        """Refuse an order that asks for what the rival does not have."""
+        order = self.order
+        asked = {"events": not order.events, "results": order.results, "pause": order.pause_ms > 0}
+        for feature, is_asked in asked.items():
+            if is_asked and feature not in self.features:
+                msg = f"its adapter has no {feature}"
+                raise CannotError(msg)
+
+    async def pause(self) -> None:
+        """What a handler does besides counting."""
+        if self.order.pause_ms:
+            await asyncio.sleep(self.order.pause_ms / 1_000)
 
     async def open(self) -> None:
         """Get ready to add jobs."""
@@ -47,6 +65,10 @@ class Adapter:
 
     async def add_failing(self, data: Data) -> None:
         """Add one that may fail and is run again after a millisecond, or as soon as can be."""
+        raise CannotError
+
+    async def add_every(self, data: Data, key: str, interval_ms: int) -> None:
+        """Add one that recurs, known by a key of its own."""
         raise CannotError
 
     async def start(self, handle: Handle) -> None:

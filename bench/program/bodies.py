@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from bench.program import adding, working
+from bench.program import adding, deep, side, standing, timing, working
 from bench.program.adapter import Adapter
 
 BODIES: Mapping[str, Callable[[Adapter], Awaitable[dict[str, float]]]] = {
@@ -11,4 +11,15 @@ BODIES: Mapping[str, Callable[[Adapter], Awaitable[dict[str, float]]]] = {
     "sequential": adding.in_sequence,
     "work": working.work,
     "retry": working.fail_once,
+    "latency": timing.latency,
+    "delayed": timing.due_at_once,
+    "lateness": timing.lateness,
+    "recurring": timing.recurring,
+    "idle": standing.idle,
+    "memory": standing.memory,
+    "processes": deep.many_processes,
+    "growth": deep.growth,
+    "fill": side.fill,
+    "produce": side.produce,
+    "serve": side.serve,
 }

@@ -35,7 +35,7 @@ class Meter:
             "rate": jobs / took_s,
             "client_us": cpu_s / jobs * _US,
             "server_us": server_s / jobs * _US,
-            "commands": commands / jobs,
+            "commands": (commands - 1) / jobs,  # without the question itself
             "bytes": received / jobs,
         }
 
@@ -58,9 +58,9 @@ def quantiles_ms(found_s: Sequence[float]) -> dict[str, float]:
 
 def _counts(server: RawClient) -> tuple[float, float, float]:
     """Processor seconds, commands and bytes of the server so far."""
-    used, done = server.info("cpu"), server.info("stats")
+    told = server.info("default")
     return (
-        float(used["used_cpu_user"]) + float(used["used_cpu_sys"]),
-        float(done["total_commands_processed"]),
-        float(done["total_net_input_bytes"]),
+        float(told["used_cpu_user"]) + float(told["used_cpu_sys"]),
+        float(told["total_commands_processed"]),
+        float(told["total_net_input_bytes"]),
     )

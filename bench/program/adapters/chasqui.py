@@ -19,6 +19,7 @@ _WITH_ROOM = 2
 class Rival(Adapter):
     """A `Queue` and a `Worker`, defaults but for what the order says."""
 
+    features = frozenset({"events", "results", "pause"})
     _queue: Queue
     _worker: Worker
     _running: asyncio.Task[None]
@@ -46,14 +47,18 @@ class Rival(Adapter):
         backoff = {"kind": "fixed", "delay_ms": 1, "jitter_ms": 0}
         await self._queue.add("x", data, attempts=5, backoff=backoff)
 
+    async def add_every(self, data: Data, key: str, interval_ms: int) -> None:
+        """By an interval; jobs of different names are different specs."""
+        await self._queue.add(key, data, repeat={"kind": "every", "interval_ms": interval_ms})
+
     async def start(self, handle: Handle) -> None:
         """Run a worker in a task."""
-        pause_s, answer = self.order.pause_ms / 1_000, {"done": True}
+        has_pause, answer = self.order.pause_ms > 0, {"done": True}
 
         async def handler(job: Any) -> dict[str, bool] | None:  # noqa: ANN401 -- theirs or ours
             handle(job.data)
-            if pause_s:
-                await asyncio.sleep(pause_s)
+            if has_pause:
+                await self.pause()
             return answer if self.order.results else None
 
         self._worker = Worker(
