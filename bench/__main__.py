@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from bench.chart import chart
-from bench.contest import hold
+from bench.contest import hold, wiped
 from bench.field import Field, field
 from bench.limits import benchmark_line
 from bench.machine import machine
@@ -60,7 +60,9 @@ def measure(
             _say(f"{name}: {rival} {answer.skipped or _brief(answer)}")
 
         contenders = there.contenders(scenario)
-        answers = hold(scenario, contenders, rounds=rounds, is_quick=is_quick, on_answer=say)
+        answers = hold(
+            scenario, contenders, rounds=rounds, is_quick=is_quick, wipe=wiped, on_answer=say
+        )
         found += results(scenario, answers)
         foot += skipped(scenario, answers)
     return found, foot

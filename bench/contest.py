@@ -37,9 +37,12 @@ def hold(
     *,
     rounds: int,
     is_quick: bool,
+    wipe: Callable[[int], None],
     on_answer: Callable[[str, Answer], None] = lambda _name, _answer: None,
 ) -> Mapping[str, Sequence[Answer]]:
     """Let every contender run once a round; what each answered, in the order of the rounds.
+
+    `wipe` is called with a server's port before each run on it.
 
     One that failed in a round has an answer without figures there. One that cannot do the scenario
     at all is asked once.
@@ -54,12 +57,17 @@ def hold(
         if told and told[-1].skipped is not None and not any(one.figures for one in told):
             told.append(told[-1])
             continue
-        with RawClient(("127.0.0.1", each.port)) as client:
-            client.run("FLUSHALL")
+        wipe(each.port)
         answer = asked(command)
         told.append(answer)
         on_answer(each.name, answer)
     return {name: told for name, told in answers.items() if told}
+
+
+def wiped(port: int) -> None:
+    """Leave nothing on a server."""
+    with RawClient(("127.0.0.1", port)) as client:
+        client.run("FLUSHALL")
 
 
 def asked(command: Sequence[str]) -> Answer:

@@ -7,7 +7,7 @@ from bench.program.order import Answer
 from bench.rounds import Spread
 from bench.scenarios import FIGURES, Scenario
 from bench.table import spread, table
-from bench.targets import ITSELF, LIMIT, REFERENCE, Target, targets_of
+from bench.targets import ITSELF, LIMIT, REFERENCE, Target, fallback, targets_of
 
 OURS = "ours"
 _HEAD = (
@@ -119,7 +119,10 @@ def summary(found: Sequence[Result]) -> str:
 
 def _verdicts(scenario: str, figure: str, answers: Mapping[str, Sequence[Answer]]) -> list[Verdict]:
     made = []
-    for target in targets_of(scenario, figure):
+    targets = targets_of(scenario, figure)
+    if figure == "rate":
+        targets += [fallback(scenario, each) for each in answers if each.startswith(f"{OURS}, ")]
+    for target in targets:
         if target.against == ITSELF:
             made.append(Verdict(target, Spread.of(_values(answers[OURS], figure)).median))
         else:

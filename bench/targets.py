@@ -64,6 +64,11 @@ TARGETS: Sequence[Target] = (
 )
 
 
+def fallback(scenario: str, modern: str) -> Target:
+    """For a server without the newest commands, beside ours on one that has them."""
+    return Target(scenario, "rate", modern, least=0.7)
+
+
 def targets_of(scenario: str, figure: str) -> list[Target]:
     """Those of one figure."""
     return [each for each in TARGETS if (each.scenario, each.figure) == (scenario, figure)]
