@@ -45,10 +45,10 @@ PEERS: Mapping[str, Peer] = {
     peer.name: peer
     for peer in (
         Peer("reference", "chasqui", ("chasquimq==1.3.0",)),
-        Peer("bullmq-node", "", ("bullmq",), is_node=True),
+        Peer("bullmq-node", "", ("bullmq", "ioredis"), is_node=True),
         Peer("bullmq", "bullmq", ("bullmq",), share=0.2),
         Peer("taskiq", "taskiq", ("taskiq-redis", "taskiq"), share=0.2),
-        Peer("saq", "saq", ("saq[redis]",), share=0.2),
+        Peer("saq", "saq", ("saq[redis]", "typing_extensions"), share=0.2),
         Peer("arq", "arq", ("arq",), share=0.2),
         Peer("streaq", "streaq", ("streaq",), share=0.2),
         Peer("dramatiq", "dramatiq", ("dramatiq[redis]",), share=0.2),
