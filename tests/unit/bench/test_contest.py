@@ -63,6 +63,13 @@ def test_every_target_is_about_a_figure_that_its_scenario_tells():
             assert target.scenario in MODES
 
 
+def test_the_page_on_performance_tells_of_every_scenario_and_every_target():
+    page = (ROOT / "docs" / "performance.md").read_text()
+    scenarios, _, targets = page.partition("## Targets")
+    assert [name for name in SCENARIOS if f"`{name}`" not in scenarios] == []
+    assert [each for each in TARGETS if f"`{each.scenario}`" not in targets] == []
+
+
 def test_slow_peers_and_quick_runs_get_fewer_jobs_but_never_next_to_none():
     scenario = SCENARIOS["bulk50"]
     whole = scenario.ordered("a", 1, is_quick=False)
