@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from bench import limits, peers
-from bench.__main__ import main
+from bench.__main__ import main, scenarios_named
 from bench.chart import chart
 from bench.contest import Contender, asked, by_order, hold
 from bench.draining import drained_s
@@ -248,6 +248,10 @@ def test_a_name_that_is_unknown_is_refused_before_anything_starts(capsys):
     with pytest.raises(SystemExit):
         main(["--only", "bulk50,nonsense"])
     assert "unknown: nonsense" in capsys.readouterr().err
+
+
+def test_a_name_without_its_number_stands_for_all_that_have_one():
+    assert scenarios_named("processes,worker100") == ("processes2", "processes4", "worker100")
 
 
 def test_nothing_but_its_adapter_imports_what_is_measured():
