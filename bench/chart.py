@@ -1,9 +1,10 @@
 """A picture of the results for the docs: bars as SVG, written by hand, nothing to install.
 
-One group of bars a scenario, each bar as long as its rival is fast beside the reference; without
-one, beside ours. Only rates are drawn: of those, longer is better.
+One group of bars a scenario, each as long as its rival is fast beside the fastest of the group.
+Only rates are drawn: of those, longer is better. The ratios are those of the table.
 """
 
+import textwrap
 from collections.abc import Sequence
 from xml.sax.saxutils import escape
 
@@ -13,6 +14,7 @@ from bench.targets import LIMIT, REFERENCE
 
 _WIDTH, _LEFT, _RIGHT = 860, 170, 130
 _BAR, _GAP, _TITLE, _TOP = 16, 3, 26, 44
+_NOTE_LETTERS = 150
 _COLOURS = {OURS: "#0b6e4f", REFERENCE: "#c8553d", LIMIT: "#b8b8b8"}
 _OTHER = "#7a8fa6"
 
@@ -29,24 +31,20 @@ def chart(found: Sequence[Result], note: str = "") -> str:
         top += _TITLE
         longest = max(each.values.median for each in bars)
         for each in bars:
-            parts += _bar(each, top, longest, _times(each, bars))
+            parts += _bar(each, top, longest)
             top += _BAR + _GAP
         top += _TITLE - _BAR
-    parts.append(_text(8, top + 14, note, size=10, colour="#666"))
-    return _document(parts, top + _TITLE)
+    for line in textwrap.wrap(note, _NOTE_LETTERS):
+        top += _BAR
+        parts.append(_text(8, top, line, size=10, colour="#666"))
+    return _document(parts, top + _BAR)
 
 
-def _times(each: Result, bars: Sequence[Result]) -> float | None:
-    """How many times as fast as the reference, or as ours."""
-    baseline = next((one for one in bars if one.rival == REFERENCE), None)
-    if baseline is None:
-        baseline = next((one for one in bars if one.rival == OURS), None)
-    return None if baseline is None else each.values.median / baseline.values.median
-
-
-def _bar(each: Result, top: int, longest: float, times: float | None) -> list[str]:
+def _bar(each: Result, top: int, longest: float) -> list[str]:
     width = max(1.0, each.values.median / longest * (_WIDTH - _LEFT - _RIGHT))
-    label = f"{each.values.median:,.0f}" + ("" if times is None else f"  ({times:.2g}x)")
+    label = f"{each.values.median:,.0f}"
+    if each.to_reference is not None:
+        label += f"  ({each.to_reference.median:.2g}x)"
     colour = _COLOURS.get(each.rival, _OTHER)
     return [
         _text(_LEFT - 8, top + 12, each.rival, anchor="end"),
