@@ -5,9 +5,10 @@
 #   make test     the whole suite on every server that can be had; ARGS="..." goes to pytest
 #   make chaos    try to break the promises; ARGS="--minutes 10 --seed 7", `--help` lists more
 #   make fuzz     the model and the fuzzers, at random and for long
+#   make bench    ours beside the reference, as ratios; ARGS="--quick", "--peers all", `--help` lists more
 #   make bench-spark  Spark beside the raw client, as ratios; ARGS="--large", "--only read", "--json"
 
-.PHONY: help venv demo servers test chaos fuzz bench-spark check fmt clean
+.PHONY: help venv demo servers test chaos fuzz bench bench-spark check fmt clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -30,6 +31,9 @@ chaos: servers
 
 fuzz: servers
 	@CHASQUI_FUZZ=long scripts/test --timeout=7200 tests/model tests/fuzz $(ARGS)
+
+bench: venv
+	@.venv/bin/python -m bench $(ARGS)
 
 bench-spark: venv
 	@.venv/bin/python -m bench.spark $(ARGS)

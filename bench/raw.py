@@ -10,12 +10,16 @@ _CHUNK = 1 << 18
 
 
 class RawClient:
-    """One blocking connection over a unix socket, in bytes."""
+    """One blocking connection, in bytes."""
 
-    def __init__(self, socket_path: str) -> None:
-        """Connect."""
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.connect(socket_path)
+    def __init__(self, place: str | tuple[str, int]) -> None:
+        """Connect: to a unix socket, or to a host and port."""
+        if isinstance(place, str):
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self._socket.connect(place)
+        else:
+            self._socket = socket.create_connection(place)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._reader = hiredis.Reader()
         self._buffer = memoryview(bytearray(_CHUNK))
 
@@ -36,6 +40,11 @@ class RawClient:
         """Send one command and return its reply; raises one that is an error."""
         (reply,) = self.exchange([packed(*words)])
         return reply
+
+    def info(self, section: str) -> dict[str, str]:
+        """What the server says of itself in a section of `INFO`."""
+        lines = bytes(self.run("INFO", section)).decode().splitlines()
+        return dict(line.split(":", 1) for line in lines if ":" in line)
 
     def exchange(self, requests: list[bytes]) -> list[Any]:
         """Send packed commands in one go and return their replies."""

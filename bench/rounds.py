@@ -6,11 +6,14 @@ for a while slows both of its sides.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import TypeVar
 
 from bench.usage import Usage, Watch
+
+_Rival = TypeVar("_Rival")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,12 @@ class Spread:
         return cls(median(values), min(values), max(values))
 
 
+def turns(rivals: Sequence[_Rival], rounds: int) -> Iterator[_Rival]:
+    """Each rival once a round; every other round goes backwards."""
+    for number in range(rounds):
+        yield from rivals if number % 2 == 0 else reversed(rivals)
+
+
 def play(
     rivals: Sequence[Rival],
     *,
@@ -79,16 +88,15 @@ def play(
 ) -> dict[str, list[Sample]]:
     """Let every rival run once a round; samples by name, in the order of the rounds."""
     samples: dict[str, list[Sample]] = {rival.name: [] for rival in rivals}
-    for number in range(rounds):
-        for rival in rivals if number % 2 == 0 else reversed(rivals):
-            rival.prepare()
-            began_s = time.perf_counter()
-            with watch() as watching:
-                took_s = rival.run()
-            wall_s = time.perf_counter() - began_s if took_s is None else took_s
-            sample = Sample(rows, wall_s, watching.usage)
-            samples[rival.name].append(sample)
-            on_sample(rival.name, sample)
+    for rival in turns(rivals, rounds):
+        rival.prepare()
+        began_s = time.perf_counter()
+        with watch() as watching:
+            took_s = rival.run()
+        wall_s = time.perf_counter() - began_s if took_s is None else took_s
+        sample = Sample(rows, wall_s, watching.usage)
+        samples[rival.name].append(sample)
+        on_sample(rival.name, sample)
     return samples
 
 

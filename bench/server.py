@@ -1,7 +1,8 @@
-"""The server that all is measured on: started here, on a unix socket, without persistence."""
+"""The server that all is measured on: started here, on this machine only, without persistence."""
 
 import json
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -24,9 +25,10 @@ class ServerError(Exception):
 class BenchServer:
     """A server of our own; `name` is one that `scripts/servers.py` knows, or a path to a binary."""
 
-    def __init__(self, name: str) -> None:
-        """Nothing is started yet."""
+    def __init__(self, name: str, *, tcp: bool = False) -> None:
+        """Nothing is started yet. With `tcp` it listens on loopback too, for what needs a port."""
         self.name = name
+        self.port = _free_port() if tcp else 0
         self.version = ""
         self._binary = name if "/" in name else _known(name)
         # Short: a unix socket's path may have a hundred characters, no more.
@@ -35,13 +37,13 @@ class BenchServer:
 
     @property
     def socket_path(self) -> str:
-        """Where it listens, and nowhere else."""
+        """Where it listens."""
         return str(self._folder / "s")
 
     @property
     def url(self) -> str:
-        """The same as a URL."""
-        return f"unix://{self.socket_path}"
+        """The same as a URL; the one with a port, if it has one."""
+        return f"redis://127.0.0.1:{self.port}" if self.port else f"unix://{self.socket_path}"
 
     @property
     def pid(self) -> int:
@@ -51,13 +53,15 @@ class BenchServer:
 
     def __enter__(self) -> Self:
         """Start it, and return when it answers."""
-        options = ["--port", "0", "--unixsocket", self.socket_path, "--save", ""]
+        options = ["--port", str(self.port), "--bind", "127.0.0.1"]
+        options += ["--unixsocket", self.socket_path, "--save", ""]
         options += ["--appendonly", "no", "--dir", str(self._folder), "--loglevel", "warning"]
         self._process = subprocess.Popen(
             [self._binary, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         try:
-            self.version = _version(self._wait_for_it())
+            facts = self._wait_for_it()
+            self.version = facts.get("valkey_version") or facts["redis_version"]
         except BaseException:
             self.__exit__(None, None, None)
             raise
@@ -83,13 +87,13 @@ class BenchServer:
         """A raw client of it."""
         return RawClient(self.socket_path)
 
-    def _wait_for_it(self) -> bytes:
+    def _wait_for_it(self) -> dict[str, str]:
         assert self._process is not None  # noqa: S101 -- called after the start
         deadline_s = time.monotonic() + _START_S
         while time.monotonic() < deadline_s and self._process.poll() is None:
             try:
                 with self.client() as client:
-                    return bytes(client.run("INFO", "server"))
+                    return client.info("server")
             except OSError:
                 time.sleep(0.02)
         msg = f"{self._binary} did not come up"
@@ -106,6 +110,8 @@ def _known(name: str) -> str:
     return str(found["path"])
 
 
-def _version(info: bytes) -> str:
-    facts = dict(line.split(":", 1) for line in info.decode().splitlines() if ":" in line)
-    return facts.get("valkey_version") or facts["redis_version"]
+def _free_port() -> int:
+    """A port that nobody has now; somebody may take it before the server does, who then says so."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])

@@ -27,4 +27,4 @@ def thousands(value: float) -> str:
 
 def spread(values: Spread, digits: int = 2) -> str:
     """A median with its range: `0.71 (0.66-0.75)`."""
-    return f"{values.median:.{digits}f} ({values.least:.{digits}f}-{values.most:.{digits}f})"
+    return f"{values.median:,.{digits}f} ({values.least:,.{digits}f}-{values.most:,.{digits}f})"

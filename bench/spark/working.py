@@ -8,10 +8,10 @@ two stints does.
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
+from bench.draining import drained_s
 from bench.rounds import Rival
 from bench.spark.data import fill_jobs
 from bench.spark.ground import Ground, Match, Target
@@ -20,8 +20,6 @@ from chasquimq.spark import SparkWorker
 _ROOT = Path(__file__).parents[2]
 _PROCESSES = 2
 _CONCURRENCY = 100
-_LOOK_S = 0.005
-_LONGEST_S = 600
 
 
 def match(ground: Ground) -> Match:
@@ -97,18 +95,4 @@ def _fleet(ground: Ground, *, batch: bool = False) -> float:
 
 
 def _drained_s(ground: Ground, go: Callable[[], object]) -> float:
-    """How long the queue took from its first job to its last."""
-    go()
-    deadline_s = time.monotonic() + _LONGEST_S
-    _wait(ground, lambda depth: depth < ground.rows, deadline_s)
-    began_s = time.perf_counter()
-    _wait(ground, lambda depth: depth == 0, deadline_s)
-    return time.perf_counter() - began_s
-
-
-def _wait(ground: Ground, is_so: Callable[[int], bool], deadline_s: float) -> None:
-    while not is_so(ground.client.run("XLEN", ground.keys.stream)):
-        if time.monotonic() > deadline_s:
-            msg = f"the queue was not worked off within {_LONGEST_S} s"
-            raise RuntimeError(msg)
-        time.sleep(_LOOK_S)
+    return drained_s(lambda: int(ground.client.run("XLEN", ground.keys.stream)), go)

@@ -1,0 +1,1 @@
+"""One module a rival, each with a class `Rival`; imported in the rival's own environment."""
