@@ -11,7 +11,7 @@ from chasquimq.broker.delayed import holds, job_of
 from chasquimq.broker.results import Kept
 from chasquimq.broker.seek import hits, read_row
 from chasquimq.broker.stream import Delivery
-from chasquimq.engine.admission import admit
+from chasquimq.engine.admission import NO_NAMES, admit
 from chasquimq.engine.outcomes import from_kept
 from chasquimq.errors import DecodeError
 from chasquimq.wire.codec import unpack
@@ -91,7 +91,12 @@ def test_what_is_looked_through_never_stops_who_looks(raw, parts):
 
 @given(raw=garbage, deliveries=st.integers(0, 5))
 def test_every_entry_is_either_run_or_set_aside(raw, deliveries):
-    admit(Delivery(b"1-1", [b"d", raw], 0, deliveries), max_payload_bytes=4_096, max_attempts=3)
+    admit(
+        Delivery(b"1-1", [b"d", raw], 0, deliveries),
+        max_payload_bytes=4_096,
+        max_attempts=3,
+        retry_by_name=NO_NAMES,
+    )
 
 
 @pytest.mark.parametrize("promise", [*PROMISES, NESTED])

@@ -14,7 +14,7 @@ from chasquimq.broker.stream import Completion, Delivery, Telling
 from chasquimq.clock import Clock
 from chasquimq.config import ConsumerConfig, RetryConfig
 from chasquimq.engine.acker import result_keeping
-from chasquimq.engine.admission import Run, Unfit, admit
+from chasquimq.engine.admission import NO_NAMES, Run, Unfit, admit
 from chasquimq.engine.disposition import Outcome
 from chasquimq.engine.intake import gated
 from chasquimq.engine.reader import IDLE_FOR_ALL_MS
@@ -98,6 +98,7 @@ class Hand:
                 delivery,
                 max_payload_bytes=self._config.max_payload_bytes,
                 max_attempts=self._config.max_attempts,
+                retry_by_name=NO_NAMES,
             )
             if isinstance(fit, Run):
                 self.runs[delivery.entry_id] = fit
