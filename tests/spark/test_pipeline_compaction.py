@@ -1,6 +1,5 @@
 """Bronze gathered into one file for each day and queue: no row changes, whatever happens."""
 
-import contextlib
 import json
 from datetime import timedelta
 
@@ -119,8 +118,8 @@ def test_what_cannot_be_compacted_is_refused(spark, tmp_path, pipeline):
     assert pipeline.compact() == Compacted()
 
 
-def test_the_command_does_it_and_tells(spark, tmp_path, monkeypatch):
-    monkeypatch.setattr(command_line, "_spark", lambda _: contextlib.nullcontext(spark))
+@pytest.mark.usefixtures("spark")
+def test_the_command_does_it_and_tells(tmp_path):
     arguments = ["compact", "--path", str(tmp_path)]
     said = CliRunner().invoke(command_line.command, arguments)
     assert (said.exit_code, said.output) == (0, "gathered 0 folders into 0, deleted 0\n")

@@ -8,9 +8,10 @@ meanwhile: they are deleted by a later compaction, when they have been replaced 
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import pairwise
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
@@ -45,12 +46,17 @@ class State:
         """Whether its rows are read."""
         return folder in self.live if is_gathered(folder) else folder not in self.replaced_ms
 
-    def next(self, groups: Sequence[Sequence[Folder]], now_ms: int, until_ms: int) -> "State":
-        """After these groups are gathered; what was replaced up to `until_ms` is forgotten."""
+    def next(
+        self, groups: Sequence[Sequence[Folder]], now_ms: int, there: Collection[Folder]
+    ) -> "State":
+        """After these groups are gathered; what was replaced and is not `there` is forgotten.
+
+        Not sooner: a folder that is there and in no list would count.
+        """
         name = f"{COMPACTED}{self.number + 1:08d}"
         gathered = {folder for group in groups for folder in group}
         made = {(group[0][0], group[0][1], name) for group in groups}
-        kept = {folder: at for folder, at in self.replaced_ms.items() if at > until_ms}
+        kept = {folder: at for folder, at in self.replaced_ms.items() if folder in there}
         return State(
             self.number + 1,
             self.live - gathered | made,
@@ -92,7 +98,7 @@ def compact(lake: Lake, *, now_ms: int, keep_ms: int) -> Compacted:
         lake.delete(folders[folder].file_url)
 
     groups = groups_of(list(folders), _whole_batches(lake), state)
-    after = state.next(groups, now_ms, until_ms)
+    after = state.next(groups, now_ms, folders)
     if not groups and after.replaced_ms == state.replaced_ms:
         return Compacted(deleted=len(doomed))
     for group in groups:
@@ -169,7 +175,11 @@ def _rows(lake: Lake, state: State, now_ms: int) -> DataFrame:
 def _forget_numbers(lake: Lake, newest: int, until_ms: int) -> None:
     """Delete numbers that no reader can be at any more."""
     rows = lake.read_all(COMPACTIONS).withColumn("file_url", F.input_file_name())
-    old = (F.col("compaction") < f"{newest:08d}") & (F.unix_millis("at") <= until_ms)
-    found = rows.where(old).groupBy("compaction").agg(F.min("file_url").alias("file_url"))
-    for row in found.collect():
-        lake.delete(row["file_url"])
+    told = rows.groupBy("compaction").agg(
+        F.min("file_url").alias("file_url"), F.max(F.unix_millis("at")).alias("at_ms")
+    )
+    numbers = sorted(told.collect(), key=lambda row: str(row["compaction"]))
+    for row, successor in pairwise(numbers):
+        # A reader may be at one until its successor has been there for long enough.
+        if int(row["compaction"]) < newest and successor["at_ms"] <= until_ms:
+            lake.delete(row["file_url"])

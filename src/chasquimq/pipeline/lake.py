@@ -73,8 +73,12 @@ class Lake:
         what the newest compaction says, so a reader sees a folder before or after it was gathered,
         never both.
         """
-        rows = self.read_all(table)
-        return self._counting(rows) if table is BRONZE else rows
+        if table is not BRONZE:
+            return self.read_all(table)
+        # Which folders count is asked before they are listed. The other way round, a compaction in
+        # between would be heeded by a listing that lacks what it made, and neither would be read.
+        counts = self._counting()
+        return self.read_all(table).where(counts)
 
     def read_all(self, table: Table) -> DataFrame:
         """All rows of all folders, even of those that do not count."""
@@ -99,14 +103,17 @@ class Lake:
         self._write(table, rows, "static")
 
     def delete(self, file_url: str) -> None:
-        """Delete the folder that a file is in, if it is still there."""
+        """Delete the folder that a file is in, if it is still there; `ConfigError` if it stays."""
         java = self.spark.sparkContext._jvm  # noqa: SLF001 -- Spark's Python has no way to delete
         if java is None:
             msg = f"{file_url} cannot be deleted: this Spark is not in reach of this process"
             raise ConfigError(msg)
         settings = self.spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001 -- the same
         folder = java.org.apache.hadoop.fs.Path(java.java.net.URI.create(file_url)).getParent()
-        folder.getFileSystem(settings).delete(folder, True)  # noqa: FBT003 -- with all below it
+        files = folder.getFileSystem(settings)
+        if not files.delete(folder, True) and files.exists(folder):  # noqa: FBT003 -- all below it
+            msg = f"{folder.toString()} could not be deleted: look who may write there"
+            raise ConfigError(msg)
 
     def newest_compaction(self) -> list[Row]:
         """What the newest compaction says of bronze; nothing if there was none."""
@@ -115,15 +122,13 @@ class Lake:
         is_newest = F.col("compaction") == F.col("newest")
         return rows.join(newest, on=is_newest, how="left_semi").collect()
 
-    def _counting(self, rows: DataFrame) -> DataFrame:
-        """Those of folders that count; what a killed compaction left is in no list."""
+    def _counting(self) -> Column:
+        """Whether a row is in a folder that counts; what a killed compaction left is in no list."""
         told: dict[str, list[Folder]] = {"live": [], "replaced": []}
         for row in self.newest_compaction():
             told[row["state"]].append((row["day"], row["queue"], row["batch"]))
         is_gathered = F.col("batch").startswith(COMPACTED)
-        return rows.where(
-            (is_gathered & one_of(told["live"])) | (~is_gathered & ~one_of(told["replaced"]))
-        )
+        return (is_gathered & one_of(told["live"])) | (~is_gathered & ~one_of(told["replaced"]))
 
     @property
     def checkpoint(self) -> str:

@@ -43,9 +43,10 @@ def test_what_a_killed_compaction_left_does_not_count():
     assert not State().counts(folder("compacted-00000001"))
 
 
-def test_the_next_state_has_the_new_folders_and_remembers_the_old_for_a_while():
+def test_the_next_state_has_the_new_folders_and_remembers_the_old_while_they_are_there():
     state = State(1, frozenset([folder("compacted-00000001")]), {folder("a"): 5, folder("b"): 9})
-    after = state.next([[folder("c"), folder("compacted-00000001")]], now_ms=20, until_ms=5)
+    there = [folder("b"), folder("c"), folder("compacted-00000001")]
+    after = state.next([[folder("c"), folder("compacted-00000001")]], now_ms=20, there=there)
     assert after == State(
         2,
         frozenset([folder("compacted-00000002")]),
