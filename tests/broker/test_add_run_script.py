@@ -127,13 +127,6 @@ def test_nothing_is_told_if_nobody_wants_to_hear(raw, add):
     assert raw.events() == []
 
 
-def test_a_run_is_forgotten_when_it_is_told_to_be(run, keys, raw, add):
-    add(a_run_job("a"))
-    assert run(runs.forget(keys, "r1"))
-    assert not run(runs.forget(keys, "r1"))
-    assert add(a_run_job("a")) == "1"
-
-
 def test_a_server_without_memory_adds_nothing_and_remembers_nothing(raw, keys, add, without_memory):
     add(a_run_job("a"))
     with without_memory(), pytest.raises(Exception, match="OOM"):

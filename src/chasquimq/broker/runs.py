@@ -120,8 +120,3 @@ def note(keys: QueueKeys, run_id: str, note: str, ttl_s: int) -> Call[bool]:
 def noted(keys: QueueKeys, run_id: str) -> Call[str | None]:
     """What is known of a run, None if nothing is."""
     return call("GET", keys.run(run_id), read=lambda reply: reply and reply.decode())
-
-
-def forget(keys: QueueKeys, run_id: str) -> Call[bool]:
-    """Drop what is remembered of a run that can never be carried out again."""
-    return call("UNLINK", keys.seen(run_id), read=bool)

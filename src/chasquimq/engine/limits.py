@@ -2,13 +2,10 @@
 
 from chasquimq.config import ProducerConfig
 from chasquimq.errors import ConfigError
-from chasquimq.wire.entry import MAX_NAME_BYTES
+from chasquimq.wire.entry import MAX_ID_BYTES, MAX_NAME_BYTES
 
 # What "any delay" means: scores of the delayed set are exact up to 2**53 ms.
 _LONGEST_DELAY_SECS = 2**53 // 1_000 // 2
-
-MAX_ID_BYTES = 1_024
-"""How long an id of the caller's choosing may be, in UTF-8."""
 
 SURELY_SHORT = MAX_NAME_BYTES // 4
 """A name of so many characters fits, whatever they are."""

@@ -28,6 +28,9 @@ from chasquimq.spark.sink_rows import JobMaker, Layout, Unfit, layout
 from chasquimq.spark.source import ChasquiSource
 from chasquimq.wire.keys import QueueKeys
 
+AFTERWARDS_S = 3_600
+"""How long a run that is over is remembered."""
+
 _CHUNK_BYTES = 4 << 20
 # So small that the jobs of a second are spread over it.
 _PACED_CHUNKS_PER_S = 10
@@ -115,7 +118,7 @@ class BatchWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 -- Spark's
         """All is added."""
         if self._options.run_id is None:
-            forget(self._options, self._run_id)
+            let_go(self._options, self._run_id)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Keep what is known of the run: attempts of its tasks may still be under way."""
@@ -145,7 +148,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """All of this batch is added: the one before can be forgotten."""
         for run_id in {each.run_id for each in messages if isinstance(each, Written)}:
             query, _, _ = run_id.rpartition(":")
-            forget(self._options, f"{query}:{batchId - 1}")
+            let_go(self._options, f"{query}:{batchId - 1}")
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Keep what is known of the batch: it will come again."""
@@ -172,11 +175,15 @@ def add_rows(
     return Written(run_id, added)
 
 
-def forget(options: SinkOptions, run_id: str) -> None:
-    """Drop what is remembered of a run that cannot come again."""
+def let_go(options: SinkOptions, run_id: str) -> None:
+    """Remember a run that cannot come again a little longer, then no more.
+
+    An attempt of a task that was given up for lost may still be writing, in an executor that is cut
+    off from the driver and not from the server: what it adds late must still be known.
+    """
     keys = QueueKeys(options.queues[0])
     with Links(options.target) as links:
-        links.run(keys, runs.forget(keys, run_id))
+        links.run(keys, runs.remember(keys, run_id, AFTERWARDS_S))
 
 
 def _chunks(

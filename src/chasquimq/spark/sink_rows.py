@@ -20,12 +20,13 @@ from pyspark.sql.types import (
 )
 
 from chasquimq.broker.runs import RunJob
+from chasquimq.config import ProducerConfig
 from chasquimq.errors import ConfigError
 from chasquimq.spark.counts import Counts
 from chasquimq.spark.options import SinkOptions
 from chasquimq.spark.values import values
 from chasquimq.wire.codec import pack
-from chasquimq.wire.entry import MAX_NAME_BYTES
+from chasquimq.wire.entry import MAX_ID_BYTES, MAX_NAME_BYTES
 from chasquimq.wire.envelope import encode_with_retry
 from chasquimq.wire.retry import BackoffSpec, RetryOverride
 
@@ -50,6 +51,7 @@ _DIGEST_BYTES = 15
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 # A character has at most four bytes.
 _SURELY_SHORT = MAX_NAME_BYTES // 4
+_LONGEST_WAIT_MS = ProducerConfig().max_delay_secs * 1_000
 _NO_RULES = (None, None, None, None)
 
 
@@ -186,17 +188,25 @@ class JobMaker:
         now_ms: int,
         place: tuple[str | None, int] | None,
     ) -> RunJob:
+        if place is not None and place[0] is None:
+            _refuse_row(
+                self._plan.origin or "", None, "text: nulls of two tasks would be one origin"
+            )
         name = rules[0] or self._options.job_name
         if len(name) > _SURELY_SHORT and len(name.encode()) > MAX_NAME_BYTES:
             _refuse_row("name", name, f"at most {MAX_NAME_BYTES} bytes of UTF-8")
-        if chosen_id is not None and not chosen_id.strip():
-            _refuse_row("job_id", chosen_id, "text that is not blank, or null")
+        if chosen_id is not None:
+            if not chosen_id.strip():
+                _refuse_row("job_id", chosen_id, "text that is not blank, or null")
+            if len(chosen_id.encode()) > MAX_ID_BYTES:
+                _refuse_row("job_id", chosen_id[:40] + "...", f"at most {MAX_ID_BYTES} bytes")
         job_id = chosen_id or self._id(payload, rules, place)
         delay_ms, run_at_ms, retry = 0, None, None
         if rules[1:] != _NO_RULES:
             _, delay_ms, run_at_ms, attempts, backoff = rules
             if delay_ms is not None and delay_ms < 0:
                 _refuse_row("delay_ms", delay_ms, "0 or more")
+            _check_distance(delay_ms, run_at_ms, now_ms)
             retry = self._retry(attempts, backoff)
         envelope = encode_with_retry(job_id, payload, now_ms, retry)
         if len(envelope) > self._options.max_payload_bytes:
@@ -266,3 +276,11 @@ def _refuse(problem: str) -> NoReturn:
 def _refuse_row(column: str, value: object, rule: str) -> NoReturn:
     msg = f"column {column!r} of a row is {value!r}: it must be {rule}"
     raise ValueError(msg)
+
+
+def _check_distance(delay_ms: int | None, run_at_ms: int | None, now_ms: int) -> None:
+    """Refuse a time too far away, as `Queue.add` does: mostly it is in another unit."""
+    column, value = ("delay_ms", delay_ms) if run_at_ms is None else ("run_at", run_at_ms)
+    wait_ms = (delay_ms or 0) if run_at_ms is None else run_at_ms - now_ms
+    if wait_ms > _LONGEST_WAIT_MS:
+        _refuse_row(column, value, f"at most {_LONGEST_WAIT_MS} ms from now")

@@ -18,6 +18,9 @@ _UNNAMED_JOB = 2
 MAX_NAME_BYTES = 256
 """How long a job's name may be, in UTF-8; producers check it."""
 
+MAX_ID_BYTES = 1_024
+"""How long an id of the caller's choosing may be, in UTF-8; it becomes part of keys."""
+
 
 def job_fields(envelope: bytes, name: str) -> list[bytes]:
     """The fields of a job's entry; the name has none if it is empty."""

@@ -90,6 +90,29 @@ def test_a_row_that_cannot_be_a_job_is_named_by_its_place_and_the_others_go_on()
     )
 
 
+def test_a_row_without_its_origin_cannot_be_a_job():
+    options = dataclasses.replace(OPTIONS, origin_column="name")
+    maker = JobMaker(layout(SCHEMA, options), options, "r", 0)
+    [unfit] = maker.jobs(pa.RecordBatch.from_pylist([{"name": None, "n": 1}]), 1_700_000_000_000)
+    assert str(unfit).startswith("column 'name' of a row is None: it must be text")
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ({"job_id": "x" * 1_025}, "column 'job_id' of a row is 'xxx"),
+        ({"delay_ms": 2**63 - 1}, "column 'delay_ms' of a row is 9223372036854775807: it must be "),
+        ({"run_at": 1_700_000_000_000_000}, "column 'run_at' of a row is 1700000000000000: it mus"),
+    ],
+)
+def test_what_a_queue_would_refuse_cannot_be_a_job(row, told):
+    kinds = {"job_id": StringType(), "delay_ms": LongType(), "run_at": LongType()}
+    schema = StructType([StructField(name, kinds[name]) for name in row])
+    maker = JobMaker(layout(schema, OPTIONS), OPTIONS, "r", 0)
+    [unfit] = maker.jobs(pa.RecordBatch.from_pylist([row]), 1_700_000_000_000)
+    assert str(unfit).startswith(told)
+
+
 @pytest.mark.parametrize("name", ["nowhere", "n"])
 def test_an_origin_must_be_a_column_of_text(name):
     options = dataclasses.replace(OPTIONS, origin_column=name)
