@@ -163,6 +163,24 @@ def test_rows_that_are_from_no_file_are_known_by_what_they_hold(
         backfill(rows, run_id="r").run()
 
 
+def test_a_frame_that_was_read_from_files_and_shuffled_loses_no_row(
+    spark, backfill, tmp_path, jobs
+):
+    """It still tells the file of a row, but no longer its place there."""
+    path = str(tmp_path / "rows")
+    spark.range(40).coalesce(1).write.parquet(path)
+    done = backfill(spark.read.parquet(path).repartition(4), run_id="r").run()
+    assert (done.rows, done.added) == (40, 40)
+    assert sorted(data["id"] for _, data in jobs()) == list(range(40))
+
+
+def test_a_file_that_is_named_twice_is_refused(backfill, tmp_path, jobs):
+    path = a_csv(tmp_path, 3)
+    with pytest.raises(ConfigError, match="is named twice: its rows would be read twice"):
+        backfill([str(path), str(tmp_path / "*.csv")]).run()
+    assert jobs() == []
+
+
 def test_a_rate_holds_for_all_tasks_together_and_progress_is_told(backfill, tmp_path, entries):
     for name in ("one.csv", "two.csv"):
         a_csv(tmp_path, 150, name)

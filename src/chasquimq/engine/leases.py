@@ -23,6 +23,8 @@ log = logging.getLogger("chasquimq.engine")
 
 # Entries renewed by one call; bounds how long the server is busy with it.
 _CHUNK = 500
+# What could not be settled, remembered at most.
+_MOST_GIVEN_UP = 100_000
 _OURS, _LOST = 1, 0
 
 
@@ -87,6 +89,8 @@ class Leases:
         it has had its run.
         """
         self.drop(entry_id)
+        if len(self._given_up) >= _MOST_GIVEN_UP:
+            self._given_up.pop()  # a run that is not counted, at worst
         self._given_up.add(entry_id)
 
     def forget_given_up(self, *, but: Collection[bytes]) -> None:

@@ -19,13 +19,14 @@ from chasquimq.clock import monotonic_s
 from chasquimq.errors import BackfillError, ConfigError
 from chasquimq.pipeline.checking import Checked, Planned, checked, first_jobs
 from chasquimq.pipeline.problems import told_plainly
-from chasquimq.pipeline.record import RECORD_TTL_S, Record, digest_of, listed
+from chasquimq.pipeline.record import RECORD_TTL_S, Record, check_run_id, digest_of, listed
 from chasquimq.pipeline.shaping import ORIGIN, PAYLOAD, PROBLEM, Columns, shaped, spread
 from chasquimq.pipeline.sources import FileSeen, Source, find
 from chasquimq.pipeline.watch import Progress, Watch
 from chasquimq.spark import session
 from chasquimq.spark.links import Links
 from chasquimq.spark.options import SinkOptions, read_options
+from chasquimq.spark.queue_sink import AFTERWARDS_S
 from chasquimq.spark.sink_rows import layout
 from chasquimq.spark.source import server_of
 from chasquimq.wire.keys import QueueKeys
@@ -42,7 +43,6 @@ _MIN_PARTS = "spark.sql.files.minPartitionNum"
 # A session of Spark Connect does not tell its cores.
 _PARTS_ELSEWHERE = "8"
 # Tasks of a driver that was killed may live on for a while: they must find what they have added.
-_AFTERWARDS_S = 3_600
 _OURS = frozenset(
     {"queue", "queues", "redis_url", "runid", "origincolumn", "payloadcolumn", "jobname"}
 )
@@ -118,8 +118,10 @@ class Backfill:
         else:
             self._source = find(self._spark, source, file_format, options, schema)
             frame = self._source.read(self._spark)
-        self._frame = shaped(frame, self._columns, name)
-        self.run_id = run_id or self._derived(queue, name)
+        self._frame = shaped(frame, self._columns, name, has_places=self._source is not None)
+        self._how = self._digest(queue, name)
+        self.run_id = run_id or f"backfill-{self._how}"
+        check_run_id(self.run_id)
         self._sink = self._sink_options(queue, redis_url, name, rate, sink or {})
         self._options = read_options(SinkOptions, self._sink)
         layout(self._rows.schema, self._options)
@@ -162,7 +164,7 @@ class Backfill:
             self._refuse_changed(record, "while it was read: some rows may be missing or wrong")
             total = links.run(self._keys, runs.added(self._keys, run_id))
             self._note(links, replace(record, added=total, is_done=True))
-            links.run(self._keys, runs.remember(self._keys, run_id, _AFTERWARDS_S))
+            links.run(self._keys, runs.remember(self._keys, run_id, AFTERWARDS_S))
         taken = record.rows - total
         return Filled(
             self.run_id, record.rows, total - before, before, taken, monotonic_s() - began_s
@@ -193,6 +195,7 @@ class Backfill:
             self._cut_now(),
             int(self._spark.conf.get("spark.sql.shuffle.partitions", "8") or 8),
             found.rows,
+            reading=self._how,
         )
         if last is not None:
             self._note(links, first)
@@ -229,7 +232,7 @@ class Backfill:
         )
 
     def _refuse_changed(self, record: Record, since: str) -> None:
-        change = record.change(self._files())
+        change = record.change(self._files(), self._how)
         if change is not None:
             msg = (
                 f"the source has changed {since}: {change}. Which rows were added is known by "
@@ -276,11 +279,11 @@ class Backfill:
             else:
                 self._spark.conf.set(name, value)
 
-    def _derived(self, queue: str, name: str | None) -> str:
-        assert self._source is not None  # noqa: S101 -- a frame has a run id
-        parts = [asdict(self._source), asdict(self._columns), queue, name]
-        text = json.dumps(parts, sort_keys=True)
-        return f"backfill-{hashlib.blake2b(text.encode(), digest_size=6).hexdigest()}"
+    def _digest(self, queue: str, name: str | None) -> str:
+        """Of what is read and what becomes of it; of a frame only the latter is known."""
+        source = None if self._source is None else asdict(self._source)
+        text = json.dumps([source, asdict(self._columns), queue, name], sort_keys=True)
+        return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
 
     def _sink_options(
         self,

@@ -32,9 +32,21 @@ def writer_for(path: str) -> Callable[[pa.Table], None]:
         # Beside it, so that it can take its place in one step; a kill leaves this one behind.
         part = target.with_name(f".{target.name}.part")
         write(table, part)
+        _flush(part)
         os.replace(part, target)  # noqa: PTH105 -- says what it does
+        # What it holds may be deleted next: then it has to outlive a machine that goes down.
+        _flush(target.resolve().parent)
 
     return whole
+
+
+def _flush(path: Path) -> None:
+    """Return once the disk has what was written there."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def _json(table: pa.Table, path: Path) -> None:

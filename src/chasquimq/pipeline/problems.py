@@ -28,7 +28,10 @@ def ours(error: Exception) -> ChasquiError | None:
     kind = getattr(errors, found[1], None) if found else None
     if found is None or kind is None:
         return None
-    made: ChasquiError = kind(found[2].removeprefix(kind.prefix))
+    try:
+        made: ChasquiError = kind(found[2].removeprefix(kind.prefix))
+    except TypeError:  # one that is made of more than a message
+        return None
     return made
 
 

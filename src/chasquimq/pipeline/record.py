@@ -10,10 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Self
 
+from chasquimq.errors import ConfigError
 from chasquimq.pipeline.sources import FileSeen
 
 RECORD_TTL_S = 30 * 24 * 3_600
 """How long it is kept after the last look; longer than the sink remembers what it added."""
+# A run id of the user's has none of it, or two runs could be one to the sink.
+_ANEW = " anew "
 # Beyond these only the digest tells a change, not which file it was.
 _MOST_FILES = 1_000
 
@@ -36,10 +39,12 @@ class Record:
     added: int = 0
     """How many were added when somebody last looked."""
     is_done: bool = False
+    reading: str = ""
+    """How its rows are read and what becomes of their columns, as a digest."""
 
     def run_id(self, name: str) -> str:
         """Under which the sink remembers what it added."""
-        return name if self.generation == 1 else f"{name}.{self.generation}"
+        return name if self.generation == 1 else f"{name}{_ANEW}{self.generation}"
 
     def as_json(self) -> str:
         """As it is kept."""
@@ -53,8 +58,10 @@ class Record:
         known = {name: kept[name] for name in cls.__slots__ if name in kept}
         return cls(files=files, **known)
 
-    def change(self, now: Sequence[FileSeen]) -> str | None:
+    def change(self, now: Sequence[FileSeen], reading: str) -> str | None:
         """How the source differs from what it was, None if it does not."""
+        if reading != self.reading:
+            return "its format, options, columns or names are given differently"
         if digest_of(now) == self.digest:
             return None
         before, after = {each.path: each for each in self.files}, {each.path: each for each in now}
@@ -69,6 +76,13 @@ class Record:
         if new and len(self.files) < _MOST_FILES:
             return f"{new[0]} is new"
         return "one of its many files is not what it was"
+
+
+def check_run_id(run_id: str) -> None:
+    """Refuse an id that could be that of another run's later generation."""
+    if _ANEW in run_id:
+        msg = f"run_id is {run_id!r}: leave out {_ANEW.strip()!r} between blanks, which is ours"
+        raise ConfigError(msg)
 
 
 def listed(files: Sequence[FileSeen]) -> tuple[FileSeen, ...]:

@@ -41,9 +41,13 @@ class Columns:
     """The one column that is the payload; None: all that are left over, as a map."""
 
 
-def shaped(frame: DataFrame, columns: Columns, fixed_name: str | None) -> DataFrame:
+def shaped(
+    frame: DataFrame, columns: Columns, fixed_name: str | None, *, has_places: bool
+) -> DataFrame:
     """The columns of the sink, what is wrong with each row, and where it is from if files tell.
 
+    `has_places` says that each part of a file is read by one task, in order. In a frame that
+    somebody else made it may have been shuffled: it still tells the file, but no place in it.
     With a `fixed_name` a column `name` is payload, unless it was chosen for the names.
     """
     present = [each for each in frame.columns if each != CORRUPT]
@@ -59,7 +63,7 @@ def shaped(frame: DataFrame, columns: Columns, fixed_name: str | None) -> DataFr
     if "name" in chosen and fixed_name is None:
         nameless = f"column {chosen['name']!r} is null and names no job: fill it, or give a name"
         problems.append(F.when(_col(chosen["name"]).isNull(), F.lit(nameless)))
-    origin = origin_of(frame)
+    origin = origin_of(frame) if has_places else None
     return frame.select(
         *lifted,
         *_payload(present, chosen, columns.payload),

@@ -7,6 +7,7 @@ columns is kept, whole, in a column of its own, rather than turned into nulls as
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import NoReturn
 
@@ -97,7 +98,11 @@ class Source:
                 "path", "length", F.col("modificationTime").alias("at")
             )
         rows = listed.select("path", "length", F.unix_millis("at").alias("at")).collect()
-        return tuple(sorted((FileSeen(*row) for row in rows), key=lambda each: each.path))
+        files = sorted((FileSeen(*row) for row in rows), key=lambda each: each.path)
+        for file, following in pairwise(files):
+            if file.path == following.path:
+                _refuse(f"{file.path} is named twice: its rows would be read twice; name it once")
+        return tuple(files)
 
     @property
     def shown(self) -> str:

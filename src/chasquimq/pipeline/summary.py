@@ -153,8 +153,8 @@ def summary(tables: Tables, asked: Asked) -> Summary:
     [span] = rows("minutes").agg(
         F.unix_millis(F.min("period")).alias("first"),
         F.unix_millis(F.max("period")).alias("last"),
-        F.max("slo_ms").alias("slo_ms"),
-        F.max("slo_target").alias("slo_target"),
+        F.max_by("slo_ms", "period").alias("slo_ms"),
+        F.max_by("slo_target", "period").alias("slo_target"),
     ).collect()  # fmt: skip
     [gaps] = rows("gaps", "from_at").agg(
         F.count(F.lit(1)).alias("n"), F.sum("lost").alias("lost")

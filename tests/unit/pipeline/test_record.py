@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from chasquimq.pipeline.record import Record, digest_of, listed
+from chasquimq.errors import ConfigError
+from chasquimq.pipeline.record import Record, check_run_id, digest_of, listed
 from chasquimq.pipeline.sources import FileSeen
 
 FILES = [FileSeen(f"file:/in/{name}.csv", 10, 1_700_000_000_000) for name in "abc"]
@@ -23,7 +24,9 @@ def test_it_comes_back_as_it_was_and_passes_over_what_a_newer_version_kept():
 
 def test_a_run_that_was_started_anew_is_another_run_to_the_sink():
     assert a_record().run_id("r") == "r"
-    assert Record(2, "", (), {}, 8, 30).run_id("r") == "r.2"
+    assert Record(2, "", (), {}, 8, 30).run_id("r") == "r anew 2"
+    with pytest.raises(ConfigError, match="run_id is 'r anew 2'"):
+        check_run_id("r anew 2")
 
 
 @pytest.mark.parametrize(
@@ -43,14 +46,17 @@ def test_a_run_that_was_started_anew_is_another_run_to_the_sink():
     ],
 )
 def test_a_source_that_is_not_what_it_was_is_told_by_its_first_difference(now, told):
-    assert a_record().change(now) == told
+    assert a_record().change(now, "") == told
+    assert a_record(reading="otherwise").change(now, "") == (
+        "its format, options, columns or names are given differently"
+    )
 
 
 def test_a_change_beyond_the_files_that_are_kept_is_noticed_all_the_same():
     many = [FileSeen(f"file:/in/{number:05}", 1, 1) for number in range(1_500)]
     record = a_record(many)
     assert len(record.files) == 1_000
-    assert record.change(many) is None
-    assert record.change([*many[:-1], FileSeen("file:/in/01499", 2, 1)]) == (
+    assert record.change(many, "") is None
+    assert record.change([*many[:-1], FileSeen("file:/in/01499", 2, 1)], "") == (
         "one of its many files is not what it was"
     )
