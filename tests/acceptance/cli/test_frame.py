@@ -40,7 +40,7 @@ def test_every_command_explains_itself_with_an_example_that_names_it(path):
 # What a command has no use for: `server` has its own, tables of the pipeline are files.
 WITHOUT = {
     **{path: {"--redis-url"} for path in LEAVES if path[0] == "server"},
-    **{path: {"--redis-url"} for path in (("pipeline", "report"), ("pipeline", "rebuild"))},
+    **{("pipeline", name): {"--redis-url"} for name in ("report", "rebuild", "compact")},
 }
 
 
