@@ -26,6 +26,7 @@ _AT_ONCE = 200
 def settle(stage: Stage, fleet: Fleet, keys: QueueKeys, scroll: Scroll) -> bool:
     """Let producers and recurring jobs end, and the queue drain; False if it does not."""
     fleet.retire(scroll, "producer")
+    _let_recurring_fire(stage, fleet, keys, scroll)
     asyncio.run(_end_recurring(stage, keys))
     counts, changed = None, time.monotonic()
     while time.monotonic() - changed < _STUCK_SECS:
@@ -37,6 +38,26 @@ def settle(stage: Stage, fleet: Fleet, keys: QueueKeys, scroll: Scroll) -> bool:
             counts, changed = now, time.monotonic()
         time.sleep(_LOOK_S)
     return False
+
+
+def _let_recurring_fire(stage: Stage, fleet: Fleet, keys: QueueKeys, scroll: Scroll) -> None:
+    """Wait until each recurring job has fired once more, or will not.
+
+    In a short run leaders may be frozen and servers away for most of the time: only now that it is
+    quiet does it mean anything if one never fired.
+    """
+    first, began = asyncio.run(_next_fires(stage, keys)), time.monotonic()
+    while time.monotonic() - began < _STUCK_SECS:
+        fleet.mend(scroll, may_be_skewed=False)
+        now = asyncio.run(_next_fires(stage, keys))
+        if all(now.get(key) != at for key, at in first.items()):
+            return
+        time.sleep(_LOOK_S)
+
+
+async def _next_fires(stage: Stage, keys: QueueKeys) -> dict[str, object]:
+    async with Queue(keys.name, redis_url=stage.url) as queue:
+        return {each.key: each.next_fire_ms for each in await queue.get_repeatable_jobs()}
 
 
 async def _end_recurring(stage: Stage, keys: QueueKeys) -> None:
