@@ -14,8 +14,11 @@ from chasquimq.pipeline import Pipeline, Slo, Triage
 from chasquimq.pipeline.steps import Steps
 from chasquimq.pipeline.tables import TABLES
 from chasquimq.wire.keys import QueueKeys
+from tests.support.batches import Batches
 from tests.support.spark import SPARK_MARKS
 from tests.support.story import some
+from tests.support.told import a_run
+from tests.support.told import told as an_event
 
 pytestmark = SPARK_MARKS
 
@@ -184,6 +187,15 @@ def test_a_table_that_was_never_written_is_empty_and_one_that_is_none_is_refused
         pipeline.run("emails")
     with pytest.raises(ConfigError, match="'yesterday' is not a day"):
         pipeline.rebuild("yesterday")
+
+
+def test_a_job_whose_producer_is_days_ahead_is_in_its_tables(spark, tmp_path):
+    """The id of the job is of a day on which there are no events."""
+    ahead = "01KGHF3M8R0000000000000000"
+    batches = Batches(spark, tmp_path)
+    batches.take(0, [an_event(0, "waiting", ahead), *a_run(5, ahead)])
+    [job] = Pipeline(str(tmp_path), spark=spark).table("jobs").collect()
+    assert (job["job_id"], job["outcome"], job["attempts"]) == (ahead, "completed", 1)
 
 
 def test_a_format_that_the_session_does_not_have_is_refused_before_anything_is_written(

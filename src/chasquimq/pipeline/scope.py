@@ -1,7 +1,7 @@
 """Which folders of a table a step is about."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from typing import Self
 
@@ -18,11 +18,13 @@ class Scope:
     """Folders, each a queue and a bucket, an hour or a day; None for all there are."""
 
     folders: frozenset[tuple[str, str]] | None
+    since: str | None = field(default=None, compare=False)
+    """The day of the earliest event that is known to belong to it."""
 
     @classmethod
-    def of(cls, folders: Iterable[tuple[str, str]]) -> Self:
+    def of(cls, folders: Iterable[tuple[str, str]], since: str | None = None) -> Self:
         """These folders."""
-        return cls(frozenset(folders))
+        return cls(frozenset(folders), since)
 
     def __bool__(self) -> bool:
         """Whether there is anything in it."""

@@ -155,8 +155,10 @@ class Steps:
 
 def touched(events: DataFrame) -> Scope:
     """The buckets of silver that events belong to."""
-    found = events.where(F.col("bucket").isNotNull()).select("queue", "bucket").distinct()
-    return Scope.of((row["queue"], row["bucket"]) for row in found.collect())
+    of_jobs = events.where(F.col("bucket").isNotNull())
+    found = of_jobs.groupBy("queue", "bucket").agg(F.min("day").alias("since")).collect()
+    since = min((row["since"] for row in found), default=None)
+    return Scope.of(((row["queue"], row["bucket"]) for row in found), since)
 
 
 def touched_hours(events: DataFrame, gaps: DataFrame) -> Scope:
@@ -185,7 +187,8 @@ def in_buckets(events: DataFrame, scope: Scope) -> DataFrame:
     """The events of a scope's buckets, without a look at days before the oldest of them.
 
     A day is allowed for, since two clocks are at work: the producer's in the id of the job, the
-    server's in that of the event.
+    server's in that of the event. Where the producer's is known to be further ahead, days begin
+    with the earliest event that is known.
     """
     if scope.folders is None:
         return events
@@ -193,7 +196,7 @@ def in_buckets(events: DataFrame, scope: Scope) -> DataFrame:
     names = [bucket for _, bucket in scope.folders]
     if not names or any(name.startswith("id-") for name in names):
         return inside
-    first_day = min(names)[:10]
+    first_day = min(min(names)[:10], scope.since or names[0])
     return inside.where(F.col("day") >= F.date_sub(F.lit(first_day).cast("date"), 1).cast("string"))
 
 
