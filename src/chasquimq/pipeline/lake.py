@@ -82,6 +82,11 @@ class Lake:
 
     def read_all(self, table: Table) -> DataFrame:
         """All rows of all folders, even of those that do not count."""
+        rows = self._found(table)
+        return self.spark.createDataFrame([], table.schema) if rows is None else rows
+
+    def _found(self, table: Table) -> DataFrame | None:
+        """All rows; None if it was never written, which costs no job of Spark."""
         reader = self.spark.read.format(self._format)
         if self._format == "parquet":
             # Else Spark would guess, and take the day or a queue named 7 for something else.
@@ -92,7 +97,7 @@ class Lake:
         except AnalysisException as error:
             if error.getCondition() not in {"PATH_NOT_FOUND", "DELTA_TABLE_NOT_FOUND"}:
                 raise
-            return self.spark.createDataFrame([], table.schema)
+            return None
 
     def replace(self, table: Table, rows: DataFrame) -> None:
         """Write rows; folders that they are in are replaced, all others stay."""
@@ -117,10 +122,13 @@ class Lake:
 
     def newest_compaction(self) -> list[Row]:
         """What the newest compaction says of bronze; nothing if there was none."""
-        rows = self.read_all(COMPACTIONS).withColumn("replaced_ms", F.unix_millis("replaced_at"))
-        newest = rows.agg(F.max("compaction").alias("newest"))
-        is_newest = F.col("compaction") == F.col("newest")
-        return rows.join(newest, on=is_newest, how="left_semi").collect()
+        found = self._found(COMPACTIONS)
+        if found is None:
+            return []
+        # All numbers in one look: there are few, since those that no reader needs are deleted.
+        rows = found.withColumn("replaced_ms", F.unix_millis("replaced_at")).collect()
+        newest = max((row["compaction"] for row in rows), default="")
+        return [row for row in rows if row["compaction"] == newest]
 
     def _counting(self) -> Column:
         """Whether a row is in a folder that counts; what a killed compaction left is in no list."""
