@@ -47,12 +47,15 @@ async def test_a_reader_that_was_blocked_takes_no_job_added_during_a_pause(scene
 
 
 async def test_jobs_keep_their_order_over_a_pause_with_several_readers(scene):
-    ran = []
+    ran = ([], [])
 
-    async def handler(job):
-        ran.append(job.data)
+    def into(mine):
+        async def handler(job):
+            mine.append(job.data)
 
-    workers = [scene.worker(handler, concurrency=1) for _ in range(2)]
+        return handler
+
+    workers = [scene.worker(into(mine), concurrency=1) for mine in ran]
     async with running(workers[0]), running(workers[1]):
         for worker in workers:
             await soon(worker.wait_until_ready())
@@ -60,11 +63,14 @@ async def test_jobs_keep_their_order_over_a_pause_with_several_readers(scene):
         for number in range(20):
             await scene.queue.add("n", number)
         await eventually(lambda: scene.pending() == [])
-        assert ran == []
+        assert ran == ([], [])
         await resume_queue(scene)
-        await eventually(lambda: len(ran) == 20)
-    # Two workers run side by side: a job may overtake its neighbour, not more.
-    assert all(abs(job - at) <= 2 for at, job in enumerate(ran)), ran
+        await eventually(lambda: len(ran[0]) + len(ran[1]) == 20)
+    # How far the two are apart is the scheduler's business; that neither gets an older job
+    # after a newer one is ours. Only the first two, which the two blocked readers had in
+    # their hands when they learned of the pause, may change places with one another.
+    assert [sorted(mine, key=lambda n: max(n, 1)) for mine in ran] == list(ran)
+    assert sorted(ran[0] + ran[1]) == list(range(20))
 
 
 async def test_a_worker_that_starts_on_a_paused_queue_takes_nothing(scene):
