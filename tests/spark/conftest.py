@@ -6,25 +6,40 @@ import pytest
 
 from chasquimq import SyncQueue
 from chasquimq.spark import session
-from tests.support.spark import SMALL, why_no_java
+from tests.support.spark import SMALL, home_without_zip, why_no_java
+from tests.support.spark_process import spark_processes
 from tests.support.story import work
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory, worker_id):
-    """The session; skips, and says why, where there is no Java.
+def java(tmp_path_factory):
+    """Skips, and says why, where there is no Java for Spark; else Spark's starts are quick."""
+    if (reason := why_no_java()) is not None:
+        pytest.skip(reason)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_HOME", str(home_without_zip(tmp_path_factory.mktemp("spark-home"))))
+        yield
+
+
+@pytest.fixture(scope="session")
+def spark(java, tmp_path_factory, worker_id):
+    """The session.
 
     All processes of a run have one between them: that the tests are kept together is seen to by a
     plugin, and a Java for each process would go unnoticed but for the time it takes.
     """
-    reason = why_no_java()
-    if reason is not None:
-        pytest.skip(reason)
     if worker_id != "master":
         (tmp_path_factory.getbasetemp().parent / "spark-session").touch(exist_ok=False)
     started = session("tests", SMALL)
     yield started
     started.stop()
+
+
+@pytest.fixture
+def start_driver(java):
+    """`start_driver(config)`: a driver of the test's own; killed in the end."""
+    with spark_processes() as start:
+        yield start
 
 
 @pytest.fixture

@@ -290,18 +290,6 @@ def run_cli(tmp_path, *arguments):
     )
 
 
-def test_the_command_runs_a_module_of_yours_on_spark(server, queue_name, queue, tmp_path):
-    (tmp_path / "double.py").write_text("def handle(job):\n    return job.data * 2\n")
-    queue.add("n", 21, job_id="a")
-    done = run_cli(
-        tmp_path, "double:handle", queue_name, "--redis-url", server.url, "--engine", "spark",
-        "--slots", "1", "--master", "local[1]", "--store-results", "--burst",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "engine     spark" in done.stderr
-    assert queue.get_job_result("a") == 42
-
-
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

@@ -19,11 +19,12 @@ from chasquimq.wire.keys import QueueKeys
 from tests.support import spark_driver
 from tests.support.eventually import eventually_sync
 from tests.support.raw_queue import RawQueue
-from tests.support.spark import SMALL, SPARK_MARKS
-from tests.support.spark_process import spark_processes
+from tests.support.spark import DRIVER_MARKS, SMALL
 
-# Two drivers, one after the other, on a machine that may be busy.
-pytestmark = [pytest.mark.timeout(1_200), *SPARK_MARKS]
+# Three drivers, one after the other, on a machine that may be busy.
+pytestmark = [pytest.mark.timeout(1_200), *DRIVER_MARKS]
+
+CONFIG = SMALL | {"spark.master": "local[6,2]"}
 
 EVENTS, IN_A_BATCH = 3_000, 200
 ROWS = 6_000
@@ -91,12 +92,6 @@ def world(server, queue_name, tmp_path):
     made.client.delete(f"ran-{made.worked}", f"hold-{made.worked}")
 
 
-@pytest.fixture
-def start_driver():
-    with spark_processes() as start:
-        yield start
-
-
 @contextlib.contextmanager
 def ordinary_worker(world):
     """One that shares the fleet's queue, and is not killed."""
@@ -147,10 +142,10 @@ def everything(world, driver, part, hangs):
 
 
 def test_a_driver_killed_twice_in_the_midst_of_everything_loses_and_doubles_nothing(
-    spark, world, start_driver
+    world, start_driver
 ):
     for part, hangs in enumerate(("after", "before")):
-        driver = start_driver(SMALL | {"spark.master": "local[6,2]"})
+        driver = start_driver(CONFIG)
         everything(world, driver, part, hangs)
         driver.kill()
         assert world.planned() > world.batches()
@@ -158,41 +153,34 @@ def test_a_driver_killed_twice_in_the_midst_of_everything_loses_and_doubles_noth
         assert len({run["number"] for run in world.runs()}) < JOBS
 
     world.client.delete(f"hold-{world.worked}")
-    every_event_is_in_the_lake_once(spark, world)
-    every_row_is_a_job_once(spark, world)
-    every_job_has_run_and_only_those_in_hand_twice(spark, world)
-    every_job_of_the_batch_is_in_its_table_once(spark, world)
+    last = start_driver(CONFIG)
+    every_event_is_in_the_lake_once(world, last)
+    every_row_is_a_job_once(world, last)
+    every_job_has_run_and_only_those_in_hand_twice(world, last)
+    every_job_of_the_batch_is_in_its_table_once(world, last)
 
 
-def every_event_is_in_the_lake_once(spark, world):
-    (
-        spark.readStream.format("chasquimq_events")
-        .options(redis_url=world.url, queue=world.told, startingOffsets="earliest")
-        .load()
-        .writeStream.format("parquet")
-        .options(path=str(world.lake), checkpointLocation=str(world.checkpoint))
-        .trigger(availableNow=True)
-        .start()
-        .awaitTermination()
-    )
-    rows = spark.read.parquet(str(world.lake)).select("attempt").collect()
-    assert Counter(row.attempt for row in rows) == dict.fromkeys(range(EVENTS), 1)
+def every_event_is_in_the_lake_once(world, driver):
+    driver.order("events", queue=world.told, url=world.url, in_a_batch=EVENTS, available_now=True,
+                 lake=str(world.lake), checkpoint=str(world.checkpoint))  # fmt: skip
+    driver.until_done("events")
+    numbers = driver.ask("numbers", path=str(world.lake), column="attempt")
+    assert Counter(numbers) == dict.fromkeys(range(EVENTS), 1)
 
 
-def every_row_is_a_job_once(spark, world):
-    options = {"redis_url": world.url, "queue": world.sunk, "runId": "r"}
-    frame = spark_driver.numbers(spark, ROWS)
-    frame.write.format("chasquimq").options(**options).mode("append").save()
+def every_row_is_a_job_once(world, driver):
+    driver.order("jobs", queue=world.sunk, url=world.url, rows=ROWS)
+    driver.until_done("jobs")
     entries = world.client.xrange(QueueKeys(world.sunk).stream)
     numbers = Counter(unpack(decode(fields[b"d"]).payload)["n"] for _, fields in entries)
     assert numbers == dict.fromkeys(range(ROWS), 1)
 
 
-def every_job_has_run_and_only_those_in_hand_twice(spark, world):
-    """A third driver takes the fleet up, beside an ordinary worker of the same group."""
-    told = {"queue": world.worked, "url": world.url}
+def every_job_has_run_and_only_those_in_hand_twice(world, driver):
+    """The third driver takes the fleet up, beside an ordinary worker of the same group."""
     with ordinary_worker(world), world.queue(world.worked) as queue:
-        spark_driver.fleet(spark, told).run(until_idle=True)
+        driver.order("fleet", queue=world.worked, url=world.url, until_idle=True)
+        driver.until_done("fleet")
         eventually_sync(lambda: queue.counts().waiting + queue.counts().active == 0)
         assert queue.get_job_result_bulk([f"j{n}" for n in range(JOBS)]) == [
             2 * n for n in range(JOBS)
@@ -204,30 +192,11 @@ def every_job_has_run_and_only_those_in_hand_twice(spark, world):
     assert len(world.runs()) - JOBS <= 2 * SLOTS * IN_HAND
 
 
-def every_job_of_the_batch_is_in_its_table_once(spark, world):
+def every_job_of_the_batch_is_in_its_table_once(world, driver):
     """The first driver had written the table and not acknowledged; the second came to neither."""
-    done = spark_driver.batch(
-        spark, {"queue": world.batched, "url": world.url, "out": str(world.out)}
-    )
-    assert (done.completed, done.failed, done.lost) == (BATCHED, 0, 0)
-    rows = spark.read.parquet(str(world.out)).select("n").collect()
-    assert Counter(row.n for row in rows) == dict.fromkeys(range(BATCHED), 1)
+    done = driver.ask("batch", queue=world.batched, url=world.url, out=str(world.out))
+    assert done == [BATCHED, 0, 0]  # completed, failed, lost
+    numbers = driver.ask("numbers", path=str(world.out), column="n")
+    assert Counter(numbers) == dict.fromkeys(range(BATCHED), 1)
     raw = RawQueue(world.client, QueueKeys(world.batched))
     assert (raw.stream(), raw.held(), raw.dlq()) == ([], [], [])
-
-
-def test_a_job_that_kills_its_process_costs_its_own_runs_and_nobody_elses(
-    spark, server, queue_name, queue
-):
-    queue.add("poison", 0)
-    queue.add_bulk([{"name": "n", "data": number} for number in range(300)])
-    spark_driver.fleet(spark, {"queue": queue_name, "url": server.url}).run(until_idle=True)
-
-    runs = Counter(run["name"] for run in spark_driver.noted_runs(server.client(), queue_name))
-    server.client().delete(f"ran-{queue_name}")
-    assert runs["poison"] == spark_driver.FLEET_ATTEMPTS
-    # It takes company with it once; after that it runs alone.
-    assert runs["n"] - 300 <= IN_HAND + 2 * SLOTS * IN_HAND
-    [letter] = queue.peek_dlq()
-    assert (letter["name"], letter["attempts"]) == ("poison", spark_driver.FLEET_ATTEMPTS)
-    assert queue.counts().waiting + queue.counts().active == 0

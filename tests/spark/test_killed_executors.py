@@ -14,11 +14,11 @@ from chasquimq.wire.envelope import decode
 from chasquimq.wire.keys import QueueKeys
 from tests.support import spark_driver
 from tests.support.raw_queue import RawQueue
-from tests.support.spark import SMALL, SPARK_MARKS
+from tests.support.spark import DRIVER_MARKS, SMALL
 from tests.support.spark_process import spark_processes
 
 # The first waits for the cluster, on a machine that may be busy.
-pytestmark = [pytest.mark.timeout(1_200), *SPARK_MARKS]
+pytestmark = [pytest.mark.timeout(1_200), *DRIVER_MARKS]
 
 # Executors in processes of their own, on workers that could hold twice as much.
 CLUSTER = {"spark.master": "local-cluster[2,1,1024]", "spark.executor.memory": "512m"}
@@ -30,10 +30,11 @@ ROWS = 6_000
 JOBS = 400
 # What a slot may have in hand: what runs, and what it read ahead.
 IN_HAND = spark_driver.FLEET_CONCURRENCY + ConsumerConfig().batch
+SLOTS = 2
 
 
 @pytest.fixture(scope="module")
-def cluster():
+def cluster(java):
     with spark_processes() as start:
         yield start(SMALL | CLUSTER)
 
@@ -55,7 +56,7 @@ def hold(server, queue_name):
 
 
 def test_executors_killed_while_they_read_lose_and_double_no_event(
-    spark, cluster, server, queue_name, tmp_path
+    cluster, server, queue_name, tmp_path
 ):
     pipe = server.client().pipeline(transaction=False)
     for number in range(EVENTS):
@@ -73,8 +74,8 @@ def test_executors_killed_while_they_read_lose_and_double_no_event(
     cluster.until(lambda: batches() >= 2)
     cluster.kill(*cluster.find(EXECUTOR))
     cluster.until_done("events")
-    rows = spark.read.parquet(lake).select("attempt").collect()
-    assert Counter(row.attempt for row in rows) == dict.fromkeys(range(EVENTS), 1)
+    numbers = cluster.ask("numbers", path=lake, column="attempt")
+    assert Counter(numbers) == dict.fromkeys(range(EVENTS), 1)
 
 
 def test_an_executor_killed_while_it_writes_adds_every_job_once(cluster, server, queue_name, queue):
@@ -146,3 +147,20 @@ def repeats(runs):
         fails = run["name"] == "doomed" or (run["name"] == "flaky" and run["attempt"] == 1)
         if run is not last[run["number"]] and not fails:
             yield run
+
+
+def test_a_job_that_kills_its_process_costs_its_own_runs_and_nobody_elses(
+    cluster, server, queue_name, queue, runs
+):
+    queue.add("poison", 0)
+    queue.add_bulk([{"name": "n", "data": number} for number in range(300)])
+    cluster.order("fleet", queue=queue_name, url=server.url, until_idle=True)
+    cluster.until_done("fleet")
+
+    names = Counter(run["name"] for run in runs())
+    assert names["poison"] == spark_driver.FLEET_ATTEMPTS
+    # It takes company with it once; after that it runs alone.
+    assert names["n"] - 300 <= IN_HAND + 2 * SLOTS * IN_HAND
+    [letter] = queue.peek_dlq()
+    assert (letter["name"], letter["attempts"]) == ("poison", spark_driver.FLEET_ATTEMPTS)
+    assert queue.counts().waiting + queue.counts().active == 0

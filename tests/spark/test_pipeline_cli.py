@@ -1,47 +1,21 @@
-"""`chasqui pipeline`: in a process of its own where it starts Spark, else in this one."""
+"""`chasqui pipeline`, in the session that it finds."""
 
 import csv
 import json
-import os
-import signal
-import subprocess
-import sys
 
 import pytest
 from pyspark.sql import SparkSession
 
 from chasquimq.cli.main import entry
-from tests.support.spark import SMALL, SPARK_MARKS, why_no_java
+from tests.support.spark import SPARK_MARKS
 from tests.support.story import some
 
 pytestmark = SPARK_MARKS
 
-CONF = [f"--conf={name}={value}" for name, value in SMALL.items()]
-
-
-@pytest.fixture
-def chasqui(server, tmp_path):
-    """`chasqui(*arguments)`: run `chasqui pipeline`."""
-    if (reason := why_no_java()) is not None:
-        pytest.skip(reason)
-
-    def run(*arguments):
-        return subprocess.run(
-            [sys.executable, "-m", "chasquimq", "pipeline", *arguments],
-            capture_output=True,
-            text=True,
-            timeout=150,
-            check=False,
-            cwd=tmp_path,
-            env=os.environ | {"CHASQUI_REDIS_URL": server.url, "COLUMNS": "160"},
-        )
-
-    return run
-
 
 @pytest.fixture
 def here(spark, server, capsys, monkeypatch, tmp_path):
-    """`here(*arguments)`: the same in this process, which takes the session that it finds."""
+    """`here(*arguments)`: run `chasqui pipeline` in this process."""
     monkeypatch.setenv("CHASQUI_REDIS_URL", server.url)
     monkeypatch.setenv("COLUMNS", "160")
     monkeypatch.chdir(tmp_path)
@@ -49,41 +23,22 @@ def here(spark, server, capsys, monkeypatch, tmp_path):
     def run(*arguments):
         code = entry(["pipeline", *arguments])
         told = capsys.readouterr()
-        assert SparkSession.getActiveSession() is spark
+        assert SparkSession.getActiveSession().sparkContext is spark.sparkContext
         return code, told.out, told.err
 
     return run
 
 
-def test_events_become_tables_and_a_report(chasqui, here, queue, queue_name, tmp_path):
+def test_events_become_tables_and_a_report(here, queue, queue_name, tmp_path):
     queue.add("welcome", {})
-    taken = chasqui("run", queue_name, "--json", *CONF)
-    assert (taken.returncode, json.loads(taken.stdout)) == (
-        0, {"batches": 1, "events": 1, "lost": 0, "buckets": 1, "hours": 1},
-    ), taken.stderr  # fmt: skip
-    assert taken.stderr == "chasqui: 1 events, 1 buckets and 1 hours recomputed\n"
+    code, out, err = here("run", queue_name, "--json")
+    assert (code, err) == (0, "chasqui: 1 events, 1 buckets and 1 hours recomputed\n")
+    assert json.loads(out) == {"batches": 1, "events": 1, "lost": 0, "buckets": 1, "hours": 1}
     code, out, err = here("report", "--out", "page.html")
     assert code == 0, err
     assert out.endswith(f"the report is in {tmp_path / 'page.html'}\n")
     assert f"{queue_name[:18]}… / welcome" in out
     assert "welcome" in (tmp_path / "page.html").read_text()
-
-
-def test_a_stream_goes_on_until_ctrl_c_and_tells_what_it_did(server, queue, queue_name, tmp_path):
-    if (reason := why_no_java()) is not None:
-        pytest.skip(reason)
-    queue.add("welcome", {})
-    with subprocess.Popen(
-        [sys.executable, "-m", "chasquimq", "pipeline", "stream", queue_name, "--every", "1 second",
-         "--redis-url", server.url, "--json", *CONF],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
-    ) as process:  # fmt: skip
-        told = process.stderr.readline()
-        process.send_signal(signal.SIGINT)
-        done, rest = process.communicate(timeout=60)
-    assert told == "chasqui: 1 events, 1 buckets and 1 hours recomputed\n", rest
-    assert (process.returncode, rest) == (0, "")
-    assert json.loads(done)["events"] == 1
 
 
 def test_dead_letters_are_shown_by_cause_exported_and_a_chosen_group_is_replayed(

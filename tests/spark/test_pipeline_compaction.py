@@ -57,8 +57,9 @@ def batches(spark, tmp_path):
 def test_folders_become_one_file_and_no_row_changes_whenever_it_is_killed(
     pipeline, batches, tmp_path, monkeypatch
 ):
-    for number, job_id in enumerate("abcd"):
-        batches.keep(number, a_run(number, job_id))
+    # The second brings what the first brought, as after a checkpoint was lost: no reason to stop.
+    for number, (at, job_id) in enumerate([(0, "a"), (0, "a"), (2, "c"), (3, "d")]):
+        batches.keep(number, a_run(at, job_id))
     kept, before = events(pipeline), files(tmp_path)
     assert before.keys() == {batch_key(number) for number in range(4)}
     reading = pipeline.table("bronze").drop("batch")
@@ -87,12 +88,13 @@ def test_folders_become_one_file_and_no_row_changes_whenever_it_is_killed(
 def test_later_batches_and_a_batch_that_comes_again_find_all_that_was_gathered(
     pipeline, batches, tmp_path
 ):
-    batches.take(0, [told(0, "waiting", "a"), told(1, "waiting", "b")])
-    batches.take(1, a_run(2, "a"))
-    batches.take(2, a_run(3, "b", fails="no"))
+    batches.keep(0, [told(0, "waiting", "a")])
+    batches.keep(1, [told(1, "waiting", "b")])
+    newest = [*a_run(2, "a"), *a_run(3, "b", fails="no")]
+    batches.take(2, newest)
     assert pipeline.compact(keep=AT_ONCE) == Compacted(gathered=2, into=1)
     # The newest again, as after a crash, and one more.
-    batches.take(2, a_run(3, "b", fails="no"))
+    batches.take(2, newest)
     batches.take(3, [told(9, "dlq", "b", attempt=1, reason="retries_exhausted")])
     assert pipeline.compact(keep=AT_ONCE) == Compacted(gathered=2, into=1, deleted=2)
     assert files(tmp_path).keys() == {

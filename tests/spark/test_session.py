@@ -1,9 +1,6 @@
 """Formats are found, the server can be set once for a session, and no password is shown."""
 
-import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,35 +14,6 @@ from tests.support.spark import SMALL, SPARK_MARKS
 pytestmark = SPARK_MARKS
 
 ROOT = Path(__file__).parents[2]
-
-UNREGISTERED = """
-import json, sys
-from pyspark.sql import SparkSession
-builder = SparkSession.builder
-for name, value in json.loads(sys.argv[1]).items():
-    builder = builder.config(name, value)
-spark = builder.getOrCreate()
-url, queue = sys.argv[2:]
-jobs = spark.range(3).write.format("chasquimq").option("redis_url", url).option("queue", queue)
-jobs.mode("append").save()
-frames = {}
-for name in ["events", "jobs", "delayed", "dlq", "schedules", "results"]:
-    frame = spark.read.format("chasquimq_" + name).option("redis_url", url).option("queue", queue)
-    frames[name] = frame.load()
-print(json.dumps([frames["jobs"].count(), {name: frames[name].columns[1] for name in frames}]))
-"""
-
-
-def test_formats_are_found_by_name_wherever_the_package_is_installed(spark, server, queue_name):
-    """In a session of its own, where nobody registered anything."""
-    command = [sys.executable, "-c", UNREGISTERED, json.dumps(SMALL), server.url, queue_name]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True)
-    count, second_columns = json.loads(done.stdout.splitlines()[-1])
-    assert count == 3
-    assert second_columns == {
-        "events": "entry_id", "jobs": "entry_id", "delayed": "job_id", "dlq": "dlq_id",
-        "schedules": "key", "results": "job_id",
-    }  # fmt: skip
 
 
 def test_every_format_has_a_module_by_which_it_is_found():

@@ -43,6 +43,7 @@ def test_jobs_that_wait_and_jobs_in_flight_are_rows_and_stay_as_they_are(queue, 
     assert json.loads(waiting.payload) == {"to": "ada", "raw": "AA=="}
     assert broken.job_id is None
     assert "not one complete MessagePack value" in broken.problem
+    assert (broken.raw, running.raw, empty.raw) == (b"\xc1", None, None)
     assert empty.problem == "the entry holds no job"
     assert raw.everything() == before
 

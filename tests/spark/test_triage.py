@@ -63,16 +63,19 @@ def test_killed_midway_the_same_again_does_the_rest_and_nothing_twice(
     assert replayed == (list(range(LETTERS)) if verb == "replay" else [])
 
 
-TABLE = pa.table({"dlq_id": ["1-0", "2-0"], "name": ["a", None]})
+TABLE = pa.table({"dlq_id": ["1-0", "2-0"], "name": ["a", None], "raw": [None, b"\xc1"]})
 
 
 def test_an_export_is_whole_and_leaves_no_other_file(tmp_path):
     for name in ("out.parquet", "out.csv", "out.json"):
         writer_for(str(tmp_path / name))(TABLE)
     assert pyarrow.parquet.read_table(tmp_path / "out.parquet") == TABLE
-    assert (tmp_path / "out.csv").read_text() == '"dlq_id","name"\n"1-0","a"\n"2-0",\n'
+    assert (tmp_path / "out.csv").read_text() == (
+        '"dlq_id","name","raw"\n"1-0","a",\n"2-0",,"wQ=="\n'
+    )
     lines = [json.loads(line) for line in (tmp_path / "out.json").read_text().splitlines()]
-    assert lines == TABLE.to_pylist()
+    first, second = TABLE.to_pylist()
+    assert lines == [first, second | {"raw": "wQ=="}]
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "out.csv",
         "out.json",

@@ -2,26 +2,42 @@
 
 import os
 import shutil
+from pathlib import Path
 
+import pyspark
 import pytest
 
 from chasquimq.spark.java import OLDEST_JAVA, java_version
 
-SPARK_MARKS = [
-    pytest.mark.spark,
-    # One process runs them all, because they share one session.
-    pytest.mark.xdist_group("spark"),
-    # What differs between servers is tested below Spark, on all of them.
-    pytest.mark.servers("valkey"),
-    pytest.mark.timeout(240),
-]
+
+def _marks(group: str) -> list[pytest.MarkDecorator]:
+    return [
+        pytest.mark.spark,
+        # One process runs all of a group, one after the other.
+        pytest.mark.xdist_group(group),
+        # What differs between servers is tested below Spark, on all of them.
+        pytest.mark.servers("valkey"),
+        pytest.mark.timeout(240),
+    ]
+
+
+SPARK_MARKS = _marks("spark")
+"""Of tests in the session that they all share."""
+
+DRIVER_MARKS = _marks("spark-drivers")
+"""Of tests that start drivers of their own, and do not use the shared session; beside the others,
+since a driver that starts, or waits to be killed, leaves a core idle."""
 
 SMALL = {
     # Two tasks at a time, each tried up to twice.
     "spark.master": "local[2,2]",
     "spark.driver.memory": "512m",
-    # Compiles little and collects simply: starts in half the time, on half the memory.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    # Compiles little and collects simply: starts in half the time, on half the memory. The room
+    # for compiled code would then be 48 MB, which is full after eight batches of the pipeline:
+    # from there on Java threw away and compiled again what it needed, at twice the time a batch.
+    "spark.driver.extraJavaOptions": (
+        "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
+    ),
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "2",
@@ -29,11 +45,26 @@ SMALL = {
     "spark.sql.streaming.pollingDelay": "20ms",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.log.level": "OFF",
-    # For a handful of rows compiling a plan, and noting where it was made, is most of the time.
+    # For a handful of rows most of the time would go into compiling a plan, into planning anew
+    # after each stage, and into noting where a column was made.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
+
+
+def home_without_zip(folder: Path) -> Path:
+    """A home for Spark in which its own Python is not zipped, so that it is taken from the package.
+
+    A zip holds nothing compiled: each process that Spark starts takes 1.0 s longer to import it,
+    and every streaming query starts some. Formats are then not found by name: Spark looks for them
+    only where the zip is.
+    """
+    for each in Path(pyspark.__file__).parent.iterdir():
+        if each.name != "python":
+            (folder / each.name).symlink_to(each)
+    return folder
 
 
 def why_no_java() -> str | None:

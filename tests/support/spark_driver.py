@@ -10,6 +10,12 @@ done by the name of what it was:
   `hold-<queue>` on the server, or above it, last until it goes away.
 - `batch`: process the jobs of a queue as a table, and hang where the order says.
 - `pipeline`: take the events of a queue through all tables, and compact often.
+- `rebuild`: make the tables above bronze anew.
+
+Some find something out, and write it to the file that the order names:
+
+- `numbers`: a column of a folder of Parquet.
+- `tables`: the rows of some tables of a pipeline, as text.
 """
 
 import json
@@ -80,17 +86,18 @@ class Office:
         writer.start().awaitTermination()
 
     def jobs(self, order: dict[str, Any]) -> None:
-        """Write a table of numbers; wait while the queue holds `cap` of them."""
+        """Write a table of numbers; wait while the queue holds `cap` of them, if that is given."""
         frame = numbers(self._spark, int(order["rows"]))
         options = {"redis_url": order["url"], "queue": order["queue"], "runId": "r"}
-        options |= {"maxStreamLen": str(order["cap"]), "chunkRows": "50"}
+        if "cap" in order:
+            options |= {"maxStreamLen": str(order["cap"]), "chunkRows": "50"}
         frame.write.format("chasquimq").options(**options).mode("append").save()
 
     def fleet(self, order: dict[str, Any]) -> None:
-        """Work."""
+        """Work, for ever or `until_idle`."""
         worker = fleet(self._spark, order)
         self._fleets.append(worker)
-        worker.run()
+        worker.run(until_idle=order.get("until_idle", False))
 
     def stop(self, _: dict[str, Any]) -> None:
         """End every fleet."""
@@ -99,11 +106,35 @@ class Office:
 
     def batch(self, order: dict[str, Any]) -> None:
         """Process a backlog."""
-        batch(self._spark, order)
+        done = batch(self._spark, order)
+        if "into" in order:
+            _answer(order, [done.completed, done.failed, done.lost])
 
     def pipeline(self, order: dict[str, Any]) -> None:
         """Make tables."""
         take_in(Pipeline(order["lake"], spark=self._spark), order)
+
+    def rebuild(self, order: dict[str, Any]) -> None:
+        """Make them anew."""
+        Pipeline(order["lake"], spark=self._spark).rebuild()
+
+    def numbers(self, order: dict[str, Any]) -> None:
+        """Read a column."""
+        frame = self._spark.read.parquet(order["path"]).select(order["column"])
+        _answer(order, [row[0] for row in frame.collect()])
+
+    def tables(self, order: dict[str, Any]) -> None:
+        """Read tables."""
+        pipeline = Pipeline(order["lake"], spark=self._spark)
+        found = {name: pipeline.table(name).collect() for name in order["names"]}
+        _answer(order, {name: sorted(map(str, rows)) for name, rows in found.items()})
+
+
+def _answer(order: dict[str, Any], found: object) -> None:
+    """Leave it where the order says, whole or not at all."""
+    part = Path(order["into"] + ".part")
+    part.write_text(json.dumps(found))
+    part.rename(order["into"])
 
 
 def fleet(spark: SparkSession, told: dict[str, Any], **options: Any) -> SparkWorker:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ class SparkProcess:
 
     def __init__(self, config: dict[str, str]) -> None:
         """Start it; its session comes up by and by, orders are kept until then."""
+        self._orders: Counter[str] = Counter()
         self._told = tempfile.TemporaryFile()  # noqa: SIM115 -- closed with the process
         self._done = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = subprocess.Popen(
@@ -36,6 +38,7 @@ class SparkProcess:
     def order(self, what: str, **facts: Any) -> None:
         """Let it do something."""
         assert self._process.stdin is not None
+        self._orders[what] += 1
         self._process.stdin.write(json.dumps({"what": what, **facts}).encode() + b"\n")
         self._process.stdin.flush()
 
@@ -48,9 +51,19 @@ class SparkProcess:
             raise AssertionError(message) from None
         assert self.is_running(), self._said()
 
+    def ask(self, what: str, **facts: Any) -> Any:
+        """Let it find something out; what it found."""
+        with tempfile.TemporaryDirectory() as folder:
+            answer = Path(folder, "answer")
+            self.order(what, into=str(answer), **facts)
+            self.until(answer.exists)
+            return json.loads(answer.read_text())
+
     def until_done(self, what: str) -> None:
-        """Return once an order was carried out."""
-        self.until(lambda: f"{what}\n".encode() in _text(self._done))
+        """Return once all such orders were carried out."""
+        line = f"{what}\n".encode()
+        self.until(lambda: _text(self._done).splitlines(keepends=True).count(line)
+                   == self._orders[what])  # fmt: skip
 
     def is_running(self) -> bool:
         """Whether the driver lives."""

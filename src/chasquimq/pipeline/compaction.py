@@ -153,7 +153,7 @@ def _gather(lake: Lake, group: Sequence[Folder], name: str, wanted: int) -> None
     lake.replace(BRONZE, in_order)
     # Read anew: a frame knows the files that were there when it was made.
     made = lake.read_all(BRONZE).where(one_of([(group[0][0], group[0][1], name)]))
-    quality.check_bronze(made, expected=wanted)
+    quality.check_count(made, expected=wanted)
 
 
 def _rows(lake: Lake, state: State, now_ms: int) -> DataFrame:

@@ -1,5 +1,6 @@
 """A table in memory to one file, by its ending; the file is there whole or not at all."""
 
+import base64
 import json
 import os
 from collections.abc import Callable
@@ -57,10 +58,17 @@ def _json(table: pa.Table, path: Path) -> None:
 
 
 def _plain(value: object) -> str:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
 def _csv(table: pa.Table, path: Path) -> None:
+    # A text file: bytes go as base 64, as they do in JSON.
+    for at, field in enumerate(table.schema):
+        if pa.types.is_binary(field.type):
+            told = [None if each is None else _plain(each) for each in table[at].to_pylist()]
+            table = table.set_column(at, field.name, pa.array(told, pa.string()))
     pyarrow.csv.write_csv(table, path)
 
 

@@ -1,11 +1,14 @@
-"""Checks that a table keeps its promises; one that does not ends the run, before it is written."""
+"""Checks that a table keeps its promises; one that does not ends the run, before it is written.
 
-import functools
+Promises are written in SQL: the same as columns of Python would be a dozen calls to Java each, in
+every batch.
+"""
+
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame, GroupedData
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
 
 from chasquimq.errors import QualityError
@@ -37,16 +40,31 @@ class Batch:
 
 def check_bronze(rows: DataFrame, expected: int) -> Batch:
     """What a batch holds; raises `QualityError` if it is not whole, or an event is in it twice."""
-    has_job, has_bucket = F.col("job_id").isNotNull(), F.col("bucket").isNotNull()
     found = _check(
         BRONZE,
         rows,
-        {"events of jobs, and no others, have a bucket": has_job != has_bucket},
-        {"gaps": F.count_if(F.col("event") == DATA_LOSS), "lost": F.sum("lost")},
-    )
-    if found["rows"] != expected:
-        _fail(BRONZE, "counts add up", f"{expected} rows were read, {found['rows']} written")
+        {
+            "events of jobs, and no others, have a bucket":
+                "(job_id IS NULL) != (bucket IS NULL)",
+        },
+        {"gaps": f"count_if(event = '{DATA_LOSS}')", "lost": "sum(lost)"},
+    )  # fmt: skip
+    _same_count(found["rows"], expected)
     return Batch(found["rows"], found["gaps"], found["lost"] or 0)
+
+
+def check_count(rows: DataFrame, expected: int) -> None:
+    """Raise `QualityError` if a copy of bronze is not whole.
+
+    No more is asked of it. Each batch was checked when it came; an event that two of them brought,
+    as after a checkpoint was lost, is told apart by who reads it, and is no reason not to copy it.
+    """
+    _same_count(rows.count(), expected)
+
+
+def _same_count(written: int, read: int) -> None:
+    if written != read:
+        _fail(BRONZE, "counts add up", f"{read} rows were read, {written} written")
 
 
 def check_runs(runs: DataFrame) -> None:
@@ -55,141 +73,148 @@ def check_runs(runs: DataFrame) -> None:
         RUNS,
         runs,
         {
-            "no negative durations": (F.col("waited_ms") < 0) | (F.col("ran_us") < 0),
-            "attempts count from 1": (F.col("attempt") < 1) | (F.col("life") < 1),
-            "only a failure has a sequel": F.col("then").isNotNull()
-            & (F.col("outcome") != "failed"),
+            "no negative durations": "waited_ms < 0 OR ran_us < 0",
+            "attempts count from 1": "attempt < 1 OR life < 1",
+            "only a failure has a sequel": "then IS NOT NULL AND outcome != 'failed'",
         },
     )
 
 
 def check_jobs(jobs: DataFrame, runs: DataFrame) -> None:
     """Raise `QualityError` unless jobs and runs agree."""
-    is_finished = F.col("outcome").isin("completed", "dead")
     _check(
         JOBS,
         jobs,
         {
-            "no negative durations": (F.col("waited_ms") < 0) | (F.col("ran_us") < 0)
-            | (F.col("total_ms") < 0),
-            "finished jobs have an end": is_finished != F.col("finished_at").isNotNull(),
-            "failures and retries are runs": (F.col("failures") > F.col("attempts"))
-            | (F.col("retries") > F.col("failures")),
+            "no negative durations": "waited_ms < 0 OR ran_us < 0 OR total_ms < 0",
+            "finished jobs have an end":
+                "(outcome IN ('completed', 'dead')) != (finished_at IS NOT NULL)",
+            "failures and retries are runs": "failures > attempts OR retries > failures",
         },
     )  # fmt: skip
-    of_jobs = runs.groupBy("queue", "job_id").agg(F.count(F.lit(1)).alias("runs"))
+    of_jobs = runs.groupBy("queue", "job_id").agg(F.expr("count(1) AS runs"))
     both = of_jobs.join(jobs.select(*JOBS.key, "attempts"), on=list(JOBS.key), how="full")
-    is_orphan = F.col("attempts").isNull()
-    differs = F.coalesce("runs", F.lit(0)) != F.col("attempts")
-    wrong = both.where(is_orphan | differs).withColumn("is_orphan", is_orphan)
-    for row in wrong.limit(1).collect():
+    for row in both.where("attempts IS NULL OR coalesce(runs, 0) != attempts").limit(1).collect():
         job = f"{row['queue']}/{row['job_id']}"
-        if row["is_orphan"]:
+        if row["attempts"] is None:
             _fail(RUNS, "no orphan runs", f"{row['runs']} runs are of {job}, and no job is")
         told = f"{job} has {row['attempts']} attempts and {row['runs'] or 0} runs"
         _fail(JOBS, "counts add up", told)
 
 
+_SUMS = ("arrivals", "runs", "failures", "completed", "dead")
+
+
 def check_periods(rows: DataFrame, runs: DataFrame, jobs: DataFrame, hours: Scope) -> None:
     """Raise `QualityError` unless the periods of a scope count what `runs` and `jobs` hold."""
     durations = [name for name in MINUTES.names if name.endswith(("_ms", "_seconds", "_burn"))]
-    sums = ("arrivals", "runs", "failures", "completed", "dead")
-    ended, told = _expected_runs(runs, hours), _expected_jobs(jobs, hours)
+    promises = {
+        "no negative durations": " OR ".join(f"{name} < 0" for name in durations),
+        "rates are shares": "failure_rate > 1 OR retry_rate > 1",
+    }
+    sums = {name: f"sum({name})" for name in _SUMS}
+    # The three tables have the same columns, and are asked in one look.
+    asked = _questions(MINUTES, promises) | sums
+    found = _asked(rows.groupBy("unit_ms"), asked, by="unit_ms")
+    expected = _expected(runs, _OF_RUNS, hours) | _expected(jobs, _OF_JOBS, hours)
     for table, unit_ms in UNITS:
-        found = _check(
-            table,
-            rows.where(F.col("unit_ms") == unit_ms),
-            {
-                "no negative durations": _any([F.col(each) < 0 for each in durations]),
-                "rates are shares": (F.col("failure_rate") > 1) | (F.col("retry_rate") > 1),
-            },
-            {each: F.coalesce(F.sum(each), F.lit(0)) for each in sums},
-        )
-        for name in sums:
-            wanted = (ended[unit_ms] | told[unit_ms])[name]
-            if found[name] != wanted:
-                told_of = f"{name} come to {found[name]}, and there are {wanted}"
-                _fail(table, "counts add up", told_of)
+        of_unit = found.get(unit_ms, dict.fromkeys(asked, 0))
+        _judge(table, rows.where(F.col("unit_ms") == unit_ms), promises, of_unit)
+        which = "hours" if unit_ms == instants.MINUTE_MS else "days"
+        for name in _SUMS:
+            if of_unit[name] != expected[which, name]:
+                told = f"{name} come to {of_unit[name]}, and there are {expected[which, name]}"
+                _fail(table, "counts add up", told)
 
 
 def check_failures(rows: DataFrame) -> None:
     """Raise `QualityError` unless each kind of failure is there once."""
-    _check(FAILURES, rows, {"what is counted is there": F.col("failures") < 1})
+    _check(FAILURES, rows, {"what is counted is there": "failures < 1"})
 
 
-def _expected_runs(runs: DataFrame, hours: Scope) -> dict[int, dict[str, int]]:
-    ended, has_failed = F.col("ended_at").isNotNull(), F.col("outcome") == "failed"
-    wanted = {"runs": ended, "failures": ended & has_failed}
-    return _by_unit(runs, {name: ("ended_at", each) for name, each in wanted.items()}, hours)
+# What counts at which instant, and when.
+_OF_RUNS = {
+    "runs": ("ended_at", "ended_at IS NOT NULL"),
+    "failures": ("ended_at", "ended_at IS NOT NULL AND outcome = 'failed'"),
+}
+_OF_JOBS = {
+    "arrivals": ("arrived_at", "true"),
+    "completed": ("finished_at", "outcome = 'completed'"),
+    "dead": ("finished_at", "outcome = 'dead'"),
+}
 
 
-def _expected_jobs(jobs: DataFrame, hours: Scope) -> dict[int, dict[str, int]]:
-    outcome = F.col("outcome")
-    wanted = {
-        "arrivals": ("arrived_at", F.expr("true")),
-        "completed": ("finished_at", outcome == "completed"),
-        "dead": ("finished_at", outcome == "dead"),
+def _expected(
+    rows: DataFrame, wanted: Mapping[str, tuple[str, str]], hours: Scope
+) -> dict[tuple[str, str], int]:
+    """How many rows meet each condition at its instant, within the hours and within their days."""
+    within = {"hours": (hours, instants.hour), "days": (hours.days(), instants.day)}
+    placed = rows.withColumns(
+        {
+            f"{at}_in_{which}": scope.holds(F.col("queue"), folder(F.col(at)))
+            for at in sorted({at for at, _ in wanted.values()})
+            for which, (scope, folder) in within.items()
+        }
+    )
+    counts = {
+        (which, name): f"count_if({at}_in_{which} AND ({condition}))"
+        for which in within
+        for name, (at, condition) in wanted.items()
     }
-    return _by_unit(jobs, wanted, hours)
-
-
-def _by_unit(
-    rows: DataFrame, wanted: Mapping[str, tuple[str, Column]], hours: Scope
-) -> dict[int, dict[str, int]]:
-    """How many rows meet each condition at its instant, for each length of period."""
-    queue = F.col("queue")
-    counts = {}
-    for _, unit_ms in UNITS:
-        is_minute = unit_ms == instants.MINUTE_MS
-        scope, folder = (hours, instants.hour) if is_minute else (hours.days(), instants.day)
-        for name, (at, condition) in wanted.items():
-            is_in = condition & scope.holds(queue, folder(F.col(at)))
-            counts[unit_ms, name] = F.count_if(is_in)
-    found = _asked(rows, {f"{unit_ms} {name}": each for (unit_ms, name), each in counts.items()})
-    return {unit_ms: {name: found[f"{unit_ms} {name}"] for name in wanted} for _, unit_ms in UNITS}
+    found = _asked(placed.groupBy(), {" ".join(key): each for key, each in counts.items()})[None]
+    return {key: found[" ".join(key)] for key in counts}
 
 
 def _check(
     table: Table,
     rows: DataFrame,
-    broken_if: Mapping[str, Column],
-    also: Mapping[str, Column] | None = None,
+    broken_if: Mapping[str, str],
+    also: Mapping[str, str] | None = None,
 ) -> dict[str, int]:
     """How many `rows` there are, and what was `also` asked; raises for the first broken promise."""
-    promises = {
-        **broken_if,
-        "no row of a newer version": F.col("schema_version") > SCHEMA_VERSION,
-        "every row has its key": _any([F.col(each).isNull() for each in table.key]),
-    }
-    found = _asked(
-        rows,
-        {
-            "rows": F.count(F.lit(1)),
-            "keys": F.count_distinct(F.struct(*table.key)),
-            **{name: F.count_if(broken) for name, broken in promises.items()},
-            **(also or {}),
-        },
-    )
-    for promise, broken in promises.items():
-        if found[promise]:
-            samples = _samples(table, rows.where(broken))
-            _fail(table, promise, f"{found[promise]} rows break this, such as {samples}")
-    if found["keys"] != found["rows"]:
-        twice = rows.groupBy(*table.key).count().where(F.col("count") > 1)
-        _fail(table, "keys are unique", f"these are not: {_samples(table, twice)}")
+    found = _asked(rows.groupBy(), _questions(table, broken_if) | dict(also or {}))[None]
+    _judge(table, rows, broken_if, found)
     return found
 
 
-def _asked(rows: DataFrame, questions: Mapping[str, Column]) -> dict[str, int]:
-    """The answer to each question, in one look."""
-    [found] = rows.agg(
-        *(each.alias(str(at)) for at, each in enumerate(questions.values()))
-    ).collect()
-    return {name: found[str(at)] for at, name in enumerate(questions)}
+def _promises(table: Table, broken_if: Mapping[str, str]) -> dict[str, str]:
+    return {
+        **broken_if,
+        "no row of a newer version": f"schema_version > {SCHEMA_VERSION}",
+        "every row has its key": " OR ".join(f"{name} IS NULL" for name in table.key),
+    }
 
 
-def _any(conditions: list[Column]) -> Column:
-    return functools.reduce(Column.__or__, conditions)
+def _questions(table: Table, broken_if: Mapping[str, str]) -> dict[str, str]:
+    broken = _promises(table, broken_if)
+    return {
+        "rows": "count(1)",
+        "keys": f"count(DISTINCT struct({', '.join(table.key)}))",
+        **{promise: f"count_if({condition})" for promise, condition in broken.items()},
+    }
+
+
+def _judge(
+    table: Table, rows: DataFrame, broken_if: Mapping[str, str], found: Mapping[str, int]
+) -> None:
+    for promise, condition in _promises(table, broken_if).items():
+        if found[promise]:
+            samples = _samples(table, rows.where(condition))
+            _fail(table, promise, f"{found[promise]} rows break this, such as {samples}")
+    if found["keys"] != found["rows"]:
+        twice = rows.groupBy(*table.key).count().where("count > 1")
+        _fail(table, "keys are unique", f"these are not: {_samples(table, twice)}")
+
+
+def _asked(
+    groups: GroupedData, questions: Mapping[str, str], by: str | None = None
+) -> dict[Any, dict[str, int]]:
+    """The answer to each question for each group, in one look."""
+    rows = groups.agg(*(F.expr(each).alias(str(at)) for at, each in enumerate(questions.values())))
+    return {
+        by and row[by]: {name: row[str(at)] for at, name in enumerate(questions)}
+        for row in rows.collect()
+    }
 
 
 def _samples(table: Table, rows: DataFrame) -> str:

@@ -108,7 +108,10 @@ class Triage:
     def export(
         self, path: str, *, fingerprint: str | None = None, where: str | None = None
     ) -> list[str]:
-        """Write dead letters to a file, with their payloads and fingerprints; answers their ids.
+        """Write dead letters to a file, with payloads and fingerprints; answers their ids.
+
+        What could not be read goes with its bytes, in text files as base 64: nothing that is
+        discarded afterwards is lost.
 
         All of them, unless a group or a condition is given; oldest first. By its ending the file is
         Parquet, CSV or JSON, an object a line. It is there whole or not at all; one that is there

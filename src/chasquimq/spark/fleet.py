@@ -1,7 +1,6 @@
 """`SparkWorker`: Spark's executors as the workers of a queue."""
 
 import logging
-import os
 import threading
 import time
 import uuid
@@ -21,7 +20,7 @@ from chasquimq.app import Chasqui
 from chasquimq.broker import inspect
 from chasquimq.broker.blocking import BlockingConnection
 from chasquimq.broker.options import ConnectionOptions
-from chasquimq.broker.url import DEFAULT_URL, URL_VARIABLE, parse_url
+from chasquimq.broker.url import DEFAULT_URL, parse_url
 from chasquimq.clock import monotonic_s
 from chasquimq.config import RetryConfig
 from chasquimq.errors import ChasquiError, ConfigError, ConnectionFailedError
@@ -32,7 +31,7 @@ from chasquimq.spark.options import reachable
 from chasquimq.spark.permit import Permit
 from chasquimq.spark.session import session
 from chasquimq.spark.slot import Recipe, SlotHandler, imported
-from chasquimq.spark.source import URL_SETTING
+from chasquimq.spark.source import server_of
 from chasquimq.spark.vectors import SHAPES, Batching, Shape, vector_schema
 from chasquimq.wire.keys import QueueKeys
 
@@ -101,7 +100,6 @@ class SparkWorker:
         Arguments that `Worker` has mean what they mean there, in each slot.
         """
         self._spark = spark
-        self._given_url = redis_url
         self._schema = schema
         self._deadline_s = shutdown_deadline_secs
         self._leading = {"promoter": delayed_enabled, "scheduler": run_scheduler}
@@ -117,14 +115,14 @@ class SparkWorker:
             msg = "name is blank: give the fleet a name, which its consumers begin with"
             raise ConfigError(msg)
         found = _checked(handler, app_dir)
-        own_url = found.redis_url if isinstance(found, Chasqui) else None
+        self._urls = redis_url, found.redis_url if isinstance(found, Chasqui) else None
         self._recipe = Recipe(
             queue=queue_name,
             fleet=name,
             holder=uuid.uuid4().hex,
             slots=slots,
             handler=handler,
-            redis_url=redis_url or own_url or os.environ.get(URL_VARIABLE) or DEFAULT_URL,
+            redis_url=server_of(None, *self._urls) or DEFAULT_URL,
             options=chosen(
                 concurrency=concurrency,
                 max_attempts=max_attempts,
@@ -227,10 +225,7 @@ class SparkWorker:
             parsed = spark.createDataFrame([], self._schema).schema
             vector_schema(parsed)
             recipe = replace(recipe, batching=replace(batching, schema=parsed))
-        setting = spark.conf.get(URL_SETTING, None)
-        if self._given_url is None and setting is not None:
-            recipe = replace(recipe, redis_url=setting)
-        return recipe
+        return replace(recipe, redis_url=server_of(spark, *self._urls) or DEFAULT_URL)
 
     def _work(
         self, spark: SparkSession, recipe: Recipe, permit: Permit, is_done: Callable[[], bool]

@@ -44,7 +44,7 @@ def delayed_row(queue: str, member: bytes, due_ms: int, shape: Shape) -> Row:
     try:
         name, data = decode_member(member)
     except DecodeError as error:
-        return {"queue": queue, "due_at": due_ms, "problem": error.message}
+        return {"queue": queue, "due_at": due_ms, "problem": error.message, "raw": member}
     return {"queue": queue, "due_at": due_ms, "name": name or None, **_envelope(data, shape)}
 
 
@@ -122,10 +122,10 @@ def _envelope(data: bytes | None, shape: Shape) -> Row:
     try:
         envelope = decode(data)
     except DecodeError as error:
-        return {"size_bytes": len(data), "problem": error.message}
-    return (
-        _facts(envelope) | {"size_bytes": len(data)} | _data("payload", envelope.packed_data, shape)
-    )
+        return {"size_bytes": len(data), "problem": error.message, "raw": data}
+    read = _data("payload", envelope.packed_data, shape)
+    kept = {"raw": data} if "problem" in read else {}
+    return _facts(envelope) | {"size_bytes": len(data)} | read | kept
 
 
 def _facts(envelope: Envelope) -> Row:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from pyspark.sql.types import (
+    BinaryType,
     BooleanType,
     DataType,
     IntegerType,
@@ -48,6 +49,9 @@ _ENVELOPE = (
     _PAYLOAD,
     Column("size_bytes", _WHOLE, "what the job takes on the server"),
     _PROBLEM,
+    Column(
+        "raw", BinaryType(), "its bytes as they are on the server, where they could not be read"
+    ),
 )
 
 EVENTS = (

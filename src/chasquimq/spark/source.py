@@ -26,12 +26,16 @@ URL_SETTING = "spark.chasquimq.url"
 """Spark's setting for the server where `redis_url` is not given; read by `register`."""
 
 
-def server_of(spark: SparkSession, redis_url: str | None) -> str | None:
-    """The server as a query must name it: given, the session's, or this process's; else None.
+def server_of(
+    spark: SparkSession | None, redis_url: str | None, own: str | None = None
+) -> str | None:
+    """The server as a query must name it: given, the session's, the app's `own`, or this process's.
 
-    The environment is asked here, since Java's processes have that of when Java was started.
+    None if nobody says. The environment is asked here, since Java's processes have that of when
+    Java was started.
     """
-    return redis_url or spark.conf.get(URL_SETTING, None) or os.environ.get(URL_VARIABLE)
+    of_session = None if spark is None else spark.conf.get(URL_SETTING, None)
+    return redis_url or of_session or own or os.environ.get(URL_VARIABLE)
 
 
 class ChasquiSource(DataSource, Generic[O]):
