@@ -208,6 +208,15 @@ async def test_a_limit_of_0_asks_nothing_of_the_server(unconnected):
     assert await unconnected.peek_dlq(0) == []
 
 
+async def test_a_recurring_job_cannot_be_limited_to_no_fire_at_all(unconnected):
+    every = {"kind": "every", "interval_ms": 1_000}
+    for limit in (0, -1):
+        with pytest.raises(ValueError, match="limit"):
+            await unconnected.upsert_repeatable_job("n", 1, repeat=every, limit=limit)
+    with pytest.raises(ValueError, match="leave it out"):
+        await unconnected.upsert_repeatable_job("n", 1, repeat=every, limit=0)
+
+
 @pytest.mark.parametrize("name", ["", "  ", "a{b", "a}b", "a\nb", "x" * 513])
 @pytest.mark.parametrize("make", [Queue, SyncQueue, QueueEvents])
 def test_a_queue_needs_a_name_that_can_be_part_of_a_key(make, name):
