@@ -30,6 +30,10 @@ UNREACHABLE = 3
 INTERRUPTED = 130
 
 
+class NoCommand(click.UsageError):
+    """A group without a command: the help is the answer, laid out as it is."""
+
+
 class Refusal(click.ClickException):
     """The command could not do what it was asked; the message says why and what to do."""
 
@@ -48,6 +52,9 @@ def exit_code_of(error: BaseException) -> int:
             code = _stopped(error)
         case BrokenPipeError():
             code = _unread()
+        case NoCommand():
+            click.echo(error.message, err=True)
+            code = USAGE
         case click.UsageError():
             code = _told(f"{error.format_message()}{_where_to_look(error)}", USAGE)
         case click.ClickException():

@@ -73,6 +73,17 @@ def test_help_lists_every_command():
         assert entry.help in " ".join(shown.stdout.split())
 
 
+GROUPS = [path for path, found in EVERY.items() if isinstance(found, click.Group)]
+
+
+@pytest.mark.parametrize("path", [(), *GROUPS], ids=lambda path: " ".join(path) or "chasqui")
+def test_without_a_command_the_help_is_shown_as_help_and_the_usage_is_wrong(path):
+    shown, help_page = run(*path), run(*path, "--help")
+    assert (shown.returncode, shown.stdout) == (2, "")
+    assert shown.stderr == help_page.stdout
+    assert len(shown.stderr.splitlines()) > 10
+
+
 def test_help_imports_neither_the_engine_nor_what_it_stands_on():
     program = (
         "import sys, json; from chasquimq.cli.main import entry; entry(['--help']); "
