@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from chasquimq import Chasqui, Job, JobState, RepeatPattern, RetryConfig
+from chasquimq import Chasqui, Job, JobState, NotSupportedError, RepeatPattern, RetryConfig
 from chasquimq.testing import run_until_idle
 
 pytestmark = pytest.mark.servers("valkey")  # the app is above the queue: servers do not matter
@@ -83,6 +83,17 @@ async def test_arguments_by_position_and_by_name_arrive_and_defaults_are_the_wor
         ["ada", "none", {}],
         ["ada", "hi", {"priority": 1}],
     ]
+
+
+def test_options_of_other_bindings_are_refused_and_mistakes_are_told(app):
+    @app.task
+    async def send(to):
+        return to
+
+    with pytest.raises(NotSupportedError, match=r"'priority'.*first in, first out"):
+        send.options(priority=1)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'dealy'"):
+        send.options(dealy=1)
 
 
 async def test_a_parameter_called_data_is_given_whatever_the_data_are(app, work):
