@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 from chasquimq import BackoffSpec, ConfigError, ConnectionFailedError, Queue, QueueEvents, SyncQueue
 from chasquimq import Worker as WorkerClass
 from chasquimq.arguments import delay_of, retry_of
-from chasquimq.config import ConsumerConfig
+from chasquimq.config import (
+    ConsumerConfig,
+    ProducerConfig,
+    PromoterConfig,
+    RetryConfig,
+    SchedulerConfig,
+)
 from tests.api.conftest import NOWHERE
 
 HOUR = timedelta(hours=1)
@@ -355,6 +361,40 @@ def test_what_is_no_sink_or_no_queue_is_refused_by_name():
         WorkerClass("q", print, metrics=5)
     with pytest.raises(ConfigError, match="queue_name must be non-empty text; got None"):
         ConsumerConfig(queue_name=None)
+
+
+@pytest.mark.parametrize("kind", [ProducerConfig, ConsumerConfig, SchedulerConfig, PromoterConfig])
+def test_a_config_refuses_a_queue_name_that_cannot_be_one(kind):
+    for name in ("a{b", "a\nb", " ", "x" * 513):
+        with pytest.raises(ValueError, match="queue name"):
+            kind(queue_name=name)
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong"),
+    [
+        (ProducerConfig, {"pool_size": "8"}),
+        (RetryConfig, {"multiplier": "2"}),
+        (ConsumerConfig, {"group": 5}),
+        (ConsumerConfig, {"consumer_id": b"c"}),
+        (ConsumerConfig, {"retry": 5}),
+        (ConsumerConfig, {"scheduler": None}),
+        (ConsumerConfig, {"shutdown_deadline_secs": "30"}),
+        (SchedulerConfig, {"holder_id": ""}),
+        (SchedulerConfig, {"metrics": 5}),
+        (PromoterConfig, {"holder_id": None}),
+        (PromoterConfig, {"metrics": 5}),
+    ],
+)
+def test_a_config_refuses_what_is_of_another_kind(kind, wrong):
+    [name] = wrong
+    with pytest.raises(ConfigError, match=f"{name} must be"):
+        kind(**wrong)
+
+
+def test_a_worker_refuses_a_queue_name_that_cannot_be_one():
+    with pytest.raises(ValueError, match="queue name"):
+        WorkerClass("a{b", print)
 
 
 def test_drain_takes_yes_or_no():
