@@ -217,7 +217,10 @@ def run_now(queue: str, key: str, session: Session) -> None:
 @options.needless_yes_option
 @options.session
 def rm(queue: str, key: str, session: Session) -> None:
-    """Forget a recurring job; jobs it has fired stay. Done twice, the second says `not found`."""
+    """Forget a recurring job; jobs it has fired stay. Done twice, the second says `not found`.
+
+    Exit code 0 both times: it is gone, which is what was asked for.
+    """
 
     async def forget() -> bool:
         async with opened(session, queue) as open_queue:
