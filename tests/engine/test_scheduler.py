@@ -1,5 +1,7 @@
 """The scheduler, step by step, on a real server with a clock that moves when it is told to."""
 
+from itertools import pairwise
+
 import pytest
 
 from chasquimq.broker import repeats
@@ -134,6 +136,24 @@ async def test_after_an_hour_away_the_policy_decides(
     clock.advance(MINUTE)
     await scheduler.step()
     assert [job.created_at_ms for job in fired()][len(windows) :] == [NOON + 61 * MINUTE]
+
+
+@pytest.mark.parametrize(("missed", "most", "fires"), [(3_000, 2_500, 2_500), (2_200, 9_000, 2_201),
+                                                       (1_000, 1_000, 1_000)])  # fmt: skip
+async def test_thousands_of_missed_windows_are_made_up_for_step_by_step(
+    scheduler, upsert, fired, clock, missed, most, fires
+):
+    await upsert(a_spec(every_ms=100, missed_fires=MissedFiresPolicy.fire_all(most)))
+    clock.advance(100 * missed)
+    counts = []
+    for _ in range(5):
+        await scheduler.step()
+        counts.append(len(fired()))
+    assert [job.created_at_ms for job in fired()] == [NOON + 100 * n for n in range(fires)]
+    assert all(after - before <= 1_000 for before, after in pairwise([0, *counts]))
+    clock.advance(100)
+    await scheduler.step()
+    assert [job.created_at_ms for job in fired()][fires:] == [NOON + 100 * (missed + 1)]
 
 
 async def test_a_limit_and_an_end_are_kept(scheduler, upsert, fired, clock, server, keys):
