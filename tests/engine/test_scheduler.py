@@ -7,9 +7,12 @@ import pytest
 from chasquimq.broker import repeats
 from chasquimq.broker.connection import Connection
 from chasquimq.broker.options import ConnectionOptions
+from chasquimq.broker.ring import Ring
+from chasquimq.broker.steps import drive
 from chasquimq.broker.url import parse_url
 from chasquimq.clock import ManualClock
 from chasquimq.config import SchedulerConfig
+from chasquimq.engine.repeating import Repeating
 from chasquimq.engine.scheduler import SchedulerRole
 from chasquimq.wire.envelope import decode
 from chasquimq.wire.keys import QueueKeys
@@ -165,6 +168,16 @@ async def test_a_limit_and_an_end_are_kept(scheduler, upsert, fired, clock, serv
     counts = [job.id.split("@")[0] for job in fired()]
     assert (counts.count("three"), counts.count("ending")) == (3, 2)
     assert server.client().zcard(keys.repeat) == 0
+
+
+async def test_the_list_tells_how_many_windows_have_fired(scheduler, upsert, clock, connect, keys):
+    await upsert(a_spec(limit=5))
+    for _ in range(2):
+        await scheduler.step()
+        clock.advance(MINUTE)
+    listed = Repeating(keys, clock, Ring("p")).listed(10)
+    [meta] = await drive(connect(), listed)
+    assert (meta.fired, meta.limit, meta.paused) == (2, 5, False)
 
 
 async def test_two_schedulers_never_fire_a_window_twice(
