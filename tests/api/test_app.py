@@ -214,7 +214,7 @@ async def test_a_task_with_a_queue_of_its_own_is_added_there_and_run_by_a_worker
 
 
 async def test_a_job_of_an_unknown_name_is_dead_lettered_at_once_with_the_names_there_are(
-    app, work
+    app, work, caplog
 ):
     @app.task
     async def welcome(): ...
@@ -230,7 +230,9 @@ async def test_a_job_of_an_unknown_name_is_dead_lettered_at_once_with_the_names_
         "UnknownTaskError: no task is named 'welcom'; this app has goodbye, welcome: correct the "
         "name where the job is added, or deploy the task, then replay [CMQ-013]"
     )
-    assert "UnknownTaskError" in letter["traceback"]
+    assert letter["traceback"] is None
+    [told] = [line for line in caplog.messages if "failed for good" in line]
+    assert told.endswith(letter["error"])
 
 
 async def test_only_so_many_names_are_told(app, work):
