@@ -12,13 +12,13 @@ from chasquimq.broker.options import CredentialProvider
 from chasquimq.broker.url import parse_url
 from chasquimq.engine.threads import Threads
 from chasquimq.errors import UnknownTaskError
+from chasquimq.given import queue_name
 from chasquimq.handlers import in_thread, is_async, takes_one
 from chasquimq.handling import Handler
 from chasquimq.job import Job
 from chasquimq.queue import Queue
 from chasquimq.sync_queue import SyncQueue
 from chasquimq.task import Task
-from chasquimq.wire.keys import validate_queue_name
 from chasquimq.wire.retry import RetryOverride
 from chasquimq.worker import Worker
 
@@ -54,7 +54,7 @@ class Chasqui:
         credential_provider: CredentialProvider | None = None,
     ) -> None:
         """`queue` is where tasks go that name no other; the rest is as for `Queue`."""
-        self.default_queue = validate_queue_name(queue)
+        self.default_queue = queue_name(queue)
         self.redis_url = redis_url
         """Where the queues are. Change it before anything is connected, or not at all."""
         parse_url(redis_url, tls=tls)  # a mistake is told here, not by the first `add`
@@ -127,7 +127,7 @@ class Chasqui:
         is taken, `TypeError` for a function that cannot be given arguments by name.
         """
         if queue is not None:
-            validate_queue_name(queue)
+            queue_name(queue)
 
         def register(function: Callable[..., Any]) -> Task[..., ..., Any]:
             made: Task[..., ..., Any] = Task(

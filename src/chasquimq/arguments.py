@@ -76,6 +76,13 @@ def _refuse_unsupported(label: str, options: Mapping[str, Any]) -> None:
             raise NotSupportedError(msg)
 
 
+def refuse_options(call: str, options: Mapping[str, Any]) -> None:
+    """Refuse what `call` does not take; what other bindings do with `NotSupportedError`."""
+    _refuse_unsupported(f"{call}()", options)
+    msg = f"{call}() got an unexpected keyword argument {next(iter(options))!r}"
+    raise TypeError(msg)
+
+
 def wish(  # noqa: PLR0913 -- the documented arguments of `Queue.add`
     name: str,
     data: Any,  # noqa: ANN401 -- the user's data

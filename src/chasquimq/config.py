@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Literal, TypeAlias
 
 from chasquimq.errors import ConfigError
-from chasquimq.given import Duration, in_unit_of
+from chasquimq.given import Duration, in_unit_of, queue_name
 from chasquimq.metrics import NO_METRICS, MetricsSink
 
 Overflow: TypeAlias = Literal["reject", "wait", "trim"]
@@ -45,7 +45,7 @@ class RetryConfig:
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
         _require_counts(self, "initial_backoff_ms", "max_backoff_ms", "jitter_ms")
-        if not 0 < self.multiplier < math.inf:
+        if not _is_number(self.multiplier) or not 0 < self.multiplier < math.inf:
             _refuse("multiplier", self.multiplier, "a finite number above 0")
 
 
@@ -74,6 +74,8 @@ class ProducerConfig:
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
+        queue_name(self.queue_name)
+        _require_counts(self, "pool_size")
         if self.pool_size < 1:
             msg = f"pool_size must be > 0 (got {self.pool_size}): leave it out"
             raise ConfigError(msg)
@@ -110,6 +112,9 @@ class SchedulerConfig:
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
+        queue_name(self.queue_name)
+        _require_text(self, "holder_id")
+        _require_sink(self.metrics)
         _require_counts(
             self,
             "tick_interval_ms", "batch", "max_stream_len", "lock_ttl_secs", "events_max_stream_len",
@@ -207,14 +212,15 @@ class ConsumerConfig:
             _require_counts(self, "rate_limit_max", least=1)
         if self.rate_limit_scope not in RATE_LIMIT_SCOPES:
             _refuse("rate_limit_scope", self.rate_limit_scope, "one of queue, worker")
-        _require_text(self, "queue_name")
+        _require_text(self, "queue_name", "group", "consumer_id")
+        queue_name(self.queue_name)
         _require_sink(self.metrics)
-        if not self.group or not self.consumer_id:
-            _refuse("group and consumer_id", (self.group, self.consumer_id), "non-empty text")
+        _require_kind(self, "retry", RetryConfig)
+        _require_kind(self, "scheduler", SchedulerConfig)
         if isinstance(self.shutdown_deadline_secs, timedelta):
             deadline_s = self.shutdown_deadline_secs.total_seconds()
             object.__setattr__(self, "shutdown_deadline_secs", deadline_s)
-        if not self.shutdown_deadline_secs >= 0:
+        if not _is_number(self.shutdown_deadline_secs) or not self.shutdown_deadline_secs >= 0:
             _refuse("shutdown_deadline_secs", self.shutdown_deadline_secs, "0 or more")
 
     @property
@@ -265,6 +271,9 @@ class PromoterConfig:
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
+        queue_name(self.queue_name)
+        _require_text(self, "holder_id")
+        _require_sink(self.metrics)
         _require_counts(
             self,
             "poll_interval_ms", "promote_batch", "max_stream_len", "lock_ttl_secs",
@@ -301,10 +310,21 @@ def _require_counts(config: object, *names: str, least: int = 0) -> None:
             _refuse(name, value, f"{least} or more")
 
 
-def _require_text(config: object, name: str) -> None:
+def _require_text(config: object, *names: str) -> None:
+    for name in names:
+        value = getattr(config, name)
+        if not isinstance(value, str) or not value:
+            _refuse(name, value, "non-empty text")
+
+
+def _require_kind(config: object, name: str, kind: type) -> None:
     value = getattr(config, name)
-    if not isinstance(value, str) or not value:
-        _refuse(name, value, "non-empty text")
+    if not isinstance(value, kind):
+        _refuse(name, value, f"a {kind.__name__}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _require_sink(metrics: object) -> None:

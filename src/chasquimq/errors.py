@@ -9,6 +9,9 @@ line alone is enough to find the section of `docs/errors.md`.
 from enum import StrEnum
 from typing import ClassVar, Self
 
+ANOTHER_SERVER = "name another with redis_url or CHASQUI_REDIS_URL, or use embedded://"
+"""What to do where there is no server; the command line has words of its own for it."""
+
 
 class DlqReason(StrEnum):
     """Why a job was dead-lettered. The values are what the wire and the events carry."""

@@ -16,6 +16,10 @@ InstantLike: TypeAlias = int | datetime
 """An instant: epoch milliseconds, or a `datetime`; a naive one is UTC."""
 BytesLike: TypeAlias = bytes | bytearray | memoryview
 
+MAX_QUEUE_NAME_BYTES = 512
+"""Long enough for any name a person would type, short enough to keep keys cheap to send."""
+
+_SHOWN_CHARS = 64
 _MS = timedelta(milliseconds=1)
 _SECOND = timedelta(seconds=1)
 _EPOCH = datetime.fromtimestamp(0, UTC)
@@ -107,6 +111,38 @@ def text_id(name: str, value: object, remedy: str) -> str:
     return text(name, value)
 
 
+def queue_name(name: str) -> str:
+    """The same name, if it can be one; else `TypeError` or `ValueError`."""
+    if not isinstance(name, str):
+        msg = f"queue name must be a str, got {type(name).__name__}: pass the name as text"
+        raise TypeError(msg)
+    shown = repr(name if len(name) <= _SHOWN_CHARS else name[:_SHOWN_CHARS] + "...")
+    if not name.strip():
+        msg = f"queue name {shown} is blank: give the queue a name"
+        raise ValueError(msg)
+    if "{" in name or "}" in name:
+        msg = (
+            f"queue name {shown} contains a brace, which would break the cluster hash tag:"
+            " remove '{' and '}'"
+        )
+        raise ValueError(msg)
+    if any(_is_control(char) for char in name):
+        msg = f"queue name {shown} contains a control character: remove it"
+        raise ValueError(msg)
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        msg = f"queue name {shown} has a lone surrogate, not valid UTF-8: remove it"
+        raise ValueError(msg) from None
+    if size > MAX_QUEUE_NAME_BYTES:
+        msg = (
+            f"queue name {shown} takes {size} bytes in UTF-8, at most {MAX_QUEUE_NAME_BYTES} are"
+            " allowed: choose a shorter name"
+        )
+        raise ValueError(msg)
+    return name
+
+
 def payload(value: BytesLike) -> bytes:
     """What an engine-level job carries: bytes, which nobody looks into."""
     if isinstance(value, bytes):
@@ -147,3 +183,7 @@ def check_keys(what: str, raw: Mapping[str, Any], known: tuple[str, ...]) -> Non
     if unknown:
         msg = f"{what} has unknown keys {', '.join(unknown)}: use {', '.join(known)}"
         raise ValueError(msg)
+
+
+def _is_control(char: str) -> bool:
+    return char < " " or "\x7f" <= char <= "\x9f"

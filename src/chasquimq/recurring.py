@@ -44,7 +44,7 @@ def spec_of(  # noqa: PLR0913 -- the documented arguments of `Queue.upsert_repea
         name,
         pattern,
         pack(data),
-        limit,
+        _checked_limit(limit),
         start_after_ms,
         end_before_ms,
         _policy_of(missed_fires),
@@ -100,6 +100,14 @@ def describe(repeat: RepeatLike) -> str:
             count = interval_ms // size_ms
             return f"Every {unit}" if count == 1 else f"Every {count} {unit}s"
     return f"Every {interval_ms} ms"
+
+
+def _checked_limit(limit: int | None) -> int | None:
+    """On the wire 0 says that there is no limit, which nobody means who writes it here."""
+    if limit == 0 and not isinstance(limit, bool):
+        msg = "limit is 0, which would fire without end: leave it out for that, or use 1 or more"
+        raise ValueError(msg)
+    return limit
 
 
 def _policy_of(missed_fires: MissedFiresLike | None) -> MissedFiresPolicy:

@@ -16,9 +16,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from inspect import Parameter
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, get_type_hints
+from typing import Any, Generic, Never, ParamSpec, Protocol, TypeVar, get_type_hints
 
-from chasquimq.arguments import BackoffLike, DelayMsLike, MissedFiresLike, RepeatLike, retry_of
+from chasquimq.arguments import (
+    BackoffLike,
+    DelayMsLike,
+    MissedFiresLike,
+    RepeatLike,
+    refuse_options,
+    retry_of,
+)
 from chasquimq.engine.threads import Threads
 from chasquimq.errors import TaskArgumentsError
 from chasquimq.given import chosen
@@ -107,8 +114,11 @@ class Task(Generic[CallP, AddP, R_co]):
         job_id: str | None = None,
         repeat: RepeatLike | None = None,
         missed_fires: MissedFiresLike | None = None,
+        **unsupported: Never,
     ) -> "Adding[AddP]":
         """The same task with options of `Queue.add`: `await task.options(delay=...).add(...)`."""
+        if unsupported:
+            refuse_options("options", unsupported)
         asked = chosen(
             delay_ms=delay_ms,
             delay=delay,

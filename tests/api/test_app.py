@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from chasquimq import Chasqui, Job, JobState, RepeatPattern, RetryConfig
+from chasquimq import Chasqui, Job, JobState, NotSupportedError, RepeatPattern, RetryConfig
 from chasquimq.testing import run_until_idle
 
 pytestmark = pytest.mark.servers("valkey")  # the app is above the queue: servers do not matter
@@ -83,6 +83,17 @@ async def test_arguments_by_position_and_by_name_arrive_and_defaults_are_the_wor
         ["ada", "none", {}],
         ["ada", "hi", {"priority": 1}],
     ]
+
+
+def test_options_of_other_bindings_are_refused_and_mistakes_are_told(app):
+    @app.task
+    async def send(to):
+        return to
+
+    with pytest.raises(NotSupportedError, match=r"'priority'.*first in, first out"):
+        send.options(priority=1)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'dealy'"):
+        send.options(dealy=1)
 
 
 async def test_a_parameter_called_data_is_given_whatever_the_data_are(app, work):
@@ -203,7 +214,7 @@ async def test_a_task_with_a_queue_of_its_own_is_added_there_and_run_by_a_worker
 
 
 async def test_a_job_of_an_unknown_name_is_dead_lettered_at_once_with_the_names_there_are(
-    app, work
+    app, work, caplog
 ):
     @app.task
     async def welcome(): ...
@@ -219,7 +230,9 @@ async def test_a_job_of_an_unknown_name_is_dead_lettered_at_once_with_the_names_
         "UnknownTaskError: no task is named 'welcom'; this app has goodbye, welcome: correct the "
         "name where the job is added, or deploy the task, then replay [CMQ-013]"
     )
-    assert "UnknownTaskError" in letter["traceback"]
+    assert letter["traceback"] is None
+    [told] = [line for line in caplog.messages if "failed for good" in line]
+    assert told.endswith(letter["error"])
 
 
 async def test_only_so_many_names_are_told(app, work):

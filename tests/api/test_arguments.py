@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 from chasquimq import BackoffSpec, ConfigError, ConnectionFailedError, Queue, QueueEvents, SyncQueue
 from chasquimq import Worker as WorkerClass
 from chasquimq.arguments import delay_of, retry_of
-from chasquimq.config import ConsumerConfig
+from chasquimq.config import (
+    ConsumerConfig,
+    ProducerConfig,
+    PromoterConfig,
+    RetryConfig,
+    SchedulerConfig,
+)
 from tests.api.conftest import NOWHERE
 
 HOUR = timedelta(hours=1)
@@ -208,6 +214,15 @@ async def test_a_limit_of_0_asks_nothing_of_the_server(unconnected):
     assert await unconnected.peek_dlq(0) == []
 
 
+async def test_a_recurring_job_cannot_be_limited_to_no_fire_at_all(unconnected):
+    every = {"kind": "every", "interval_ms": 1_000}
+    for limit in (0, -1):
+        with pytest.raises(ValueError, match="limit"):
+            await unconnected.upsert_repeatable_job("n", 1, repeat=every, limit=limit)
+    with pytest.raises(ValueError, match="leave it out"):
+        await unconnected.upsert_repeatable_job("n", 1, repeat=every, limit=0)
+
+
 @pytest.mark.parametrize("name", ["", "  ", "a{b", "a}b", "a\nb", "x" * 513])
 @pytest.mark.parametrize("make", [Queue, SyncQueue, QueueEvents])
 def test_a_queue_needs_a_name_that_can_be_part_of_a_key(make, name):
@@ -346,6 +361,40 @@ def test_what_is_no_sink_or_no_queue_is_refused_by_name():
         WorkerClass("q", print, metrics=5)
     with pytest.raises(ConfigError, match="queue_name must be non-empty text; got None"):
         ConsumerConfig(queue_name=None)
+
+
+@pytest.mark.parametrize("kind", [ProducerConfig, ConsumerConfig, SchedulerConfig, PromoterConfig])
+def test_a_config_refuses_a_queue_name_that_cannot_be_one(kind):
+    for name in ("a{b", "a\nb", " ", "x" * 513):
+        with pytest.raises(ValueError, match="queue name"):
+            kind(queue_name=name)
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong"),
+    [
+        (ProducerConfig, {"pool_size": "8"}),
+        (RetryConfig, {"multiplier": "2"}),
+        (ConsumerConfig, {"group": 5}),
+        (ConsumerConfig, {"consumer_id": b"c"}),
+        (ConsumerConfig, {"retry": 5}),
+        (ConsumerConfig, {"scheduler": None}),
+        (ConsumerConfig, {"shutdown_deadline_secs": "30"}),
+        (SchedulerConfig, {"holder_id": ""}),
+        (SchedulerConfig, {"metrics": 5}),
+        (PromoterConfig, {"holder_id": None}),
+        (PromoterConfig, {"metrics": 5}),
+    ],
+)
+def test_a_config_refuses_what_is_of_another_kind(kind, wrong):
+    [name] = wrong
+    with pytest.raises(ConfigError, match=f"{name} must be"):
+        kind(**wrong)
+
+
+def test_a_worker_refuses_a_queue_name_that_cannot_be_one():
+    with pytest.raises(ValueError, match="queue name"):
+        WorkerClass("a{b", print)
 
 
 def test_drain_takes_yes_or_no():

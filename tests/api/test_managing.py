@@ -1,6 +1,7 @@
 """Changing what is queued by hand: which jobs change, what stays, what a caller is told."""
 
 import asyncio
+import functools
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -476,6 +477,15 @@ def test_defaults_that_cannot_work_are_refused_when_the_queue_is_made(make, opti
 async def test_a_bulk_with_options_that_are_not_here_is_refused(unconnected, key):
     with pytest.raises(NotSupportedError, match=rf"jobs\[1\] has '{key}'"):
         await unconnected.add_bulk([{"name": "a", "data": 1}, {"name": "a", "data": 1, key: 1}])
+
+
+@pytest.mark.parametrize("key", ["parent", "children", "priority", "lifo"])
+async def test_an_add_with_options_that_are_not_here_is_refused(unconnected, key):
+    for add in (unconnected.add, functools.partial(unconnected.add_unique, job_id="j")):
+        with pytest.raises(NotSupportedError, match=rf"add\(\) has '{key}'"):
+            await add("a", 1, **{key: 1})
+        with pytest.raises(TypeError, match="unexpected keyword argument 'prio'"):
+            await add("a", 1, prio=1)
 
 
 # --- mistakes

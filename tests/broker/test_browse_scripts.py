@@ -160,3 +160,61 @@ def test_completed_jobs_are_named_once_and_failed_ones_are_not(raw, keys, walk):
 def test_a_place_that_is_none_is_refused(state, place):
     with pytest.raises(ValueError, match="is no place"):
         browse.check_place(state, place)
+
+
+# --- completed: the server's own batches are of any size
+
+
+DONE = [f"d{n:04}" for n in range(300)]
+
+
+@pytest.fixture
+def completed(raw, keys):
+    """Write what workers leave of completed jobs, among keys of others."""
+
+    def write(ids):
+        pipeline = raw.client.pipeline()
+        for job_id in ids:
+            pipeline.set(keys.result(job_id), b"\x01", ex=60)
+            pipeline.set(f"{{other}}:{keys.name}:{job_id}", b"", ex=60)
+        pipeline.execute()
+
+    return write
+
+
+@pytest.mark.parametrize("limit", [1, 2, 7, 100, 299, 300, 1_000])
+def test_pages_of_completed_jobs_hold_no_more_than_asked_for_and_lose_none(completed, page, limit):
+    completed(DONE)
+    ids, place = page(JobState.COMPLETED, None, limit)
+    while place is not None:
+        assert browse.check_place(JobState.COMPLETED, place) == place
+        assert len(place) < 200
+        more, place = page(JobState.COMPLETED, place, limit)
+        assert len(more) <= limit
+        ids += more
+    assert sorted(ids) == DONE
+
+
+def test_completed_jobs_that_stay_are_on_a_page_while_others_come_and_go(
+    completed, walk, raw, keys
+):
+    completed(DONE)
+    goes = iter(DONE[::2])
+    comes = iter(range(10_000))
+
+    def between():
+        gone = next(goes, None)
+        if gone is not None:
+            raw.client.delete(keys.result(gone))
+        completed([f"new{next(comes)}"])
+
+    ids = walk(JobState.COMPLETED, 3, between)
+    assert set(DONE[1::2]) <= set(ids)
+
+
+def test_all_completed_jobs_are_listed_whole(completed, drive, keys):
+    completed(DONE)
+    listed = drive(browse.jobs(keys, GROUP, [JobState.COMPLETED], 0, -1, asc=True))
+    assert sorted(found.envelope.id for found in listed) == DONE
+    some = drive(browse.jobs(keys, GROUP, [JobState.COMPLETED], 10, 19, asc=True))
+    assert len(some) == 10

@@ -11,6 +11,19 @@ from tests.support.raw_queue import GROUP, Held
 JOINED = ""
 
 
+IDLE_MS = 86_400_000
+
+
+@pytest.fixture
+def leave(keys):
+    return lambda consumer: stream.leave(keys, GROUP, consumer, idle_ms=IDLE_MS)
+
+
+def handed_back(raw, consumer, *entry_ids, deliveries=0):
+    for entry_id in entry_ids:
+        raw.silent_for(IDLE_MS, consumer=consumer, entry_id=entry_id, deliveries=deliveries)
+
+
 def groups(raw):
     return [group["name"].decode() for group in raw.client.xinfo_groups(raw.keys.stream)]
 
@@ -98,33 +111,76 @@ def test_a_key_that_is_no_stream_is_told_and_left(run, raw, keys):
 # --- leave
 
 
-def test_a_consumer_that_holds_nothing_is_forgotten(run, raw, keys):
+def test_a_consumer_that_holds_nothing_is_forgotten(run, raw, leave):
     (entry_id,) = raw.delivered("c1", an_entry("j1"))
     raw.claimed("c2", [entry_id])
 
-    assert run(stream.leave(keys, GROUP, "c1")) is True
+    assert run(leave("c1")) is True
     assert consumers(raw) == ["c2"]
     assert raw.held() == [Held(entry_id, "c2", 2)]
 
 
-def test_a_consumer_that_still_holds_a_delivery_stays_and_so_does_the_delivery(run, raw, keys):
+def test_a_consumer_that_still_holds_a_delivery_stays_and_so_does_the_delivery(run, raw, leave):
     (entry_id,) = raw.delivered("c1", an_entry("j1"))
     before = raw.everything()
 
-    assert run(stream.leave(keys, GROUP, "c1")) is False
+    assert run(leave("c1")) is False
     assert consumers(raw) == ["c1"]
     assert raw.everything() == before
     assert raw.held() == [Held(entry_id, "c1", 1)]
 
 
-def test_a_consumer_that_never_was_is_as_good_as_forgotten(run, raw, keys):
+def test_a_consumer_that_never_was_is_as_good_as_forgotten(run, raw, leave):
     raw.waiting(an_entry("j1"))
 
-    assert run(stream.leave(keys, GROUP, "nobody")) is True
+    assert run(leave("nobody")) is True
     assert consumers(raw) == []
 
 
-def test_to_leave_a_lost_group_is_refused_in_the_servers_word_for_it(run, keys):
+def test_what_the_only_consumer_handed_back_waits_again_in_its_place(run, raw, leave):
+    entry_ids = raw.delivered("c1", an_entry("j1"), an_entry("j2"))
+    raw.waiting(an_entry("j3"))
+    handed_back(raw, "c1", *entry_ids)
+
+    assert run(leave("c1")) is True
+    assert (consumers(raw), raw.held()) == ([], [])
+    assert raw.read("c2") == raw.entry_ids()
+    assert [held.deliveries for held in raw.held()] == [1, 1, 1]
+
+
+def test_before_a_delivery_that_counts_nothing_of_the_only_consumer_can_wait_again(run, raw, leave):
+    first, second = raw.delivered("c1", an_entry("j1"), an_entry("j2"))
+    raw.waiting(an_entry("j3"))
+    handed_back(raw, "c1", first)
+    handed_back(raw, "c1", second, deliveries=1)
+
+    assert run(leave("c1")) is False
+    assert raw.held() == [Held(first, "c1", 0), Held(second, "c1", 1)]
+
+
+def test_what_was_handed_back_is_passed_on_to_a_consumer_that_is_there(run, raw, leave):
+    """Its count and its idle time stay: whoever reads next claims it."""
+    begun, cut_off, unstarted = raw.delivered("c1", *map(an_entry, ("j1", "j2", "j3")))
+    raw.claimed("c2", [begun])
+    handed_back(raw, "c1", unstarted)
+    handed_back(raw, "c1", cut_off, deliveries=1)
+
+    assert run(leave("c1")) is True
+    assert consumers(raw) == ["c2"]
+    assert raw.held() == [Held(begun, "c2", 2), Held(cut_off, "c2", 1), Held(unstarted, "c2", 0)]
+    assert raw.idle_ms(begun) < 60_000
+    assert min(raw.idle_ms(cut_off), raw.idle_ms(unstarted)) >= IDLE_MS
+
+
+def test_a_lease_that_has_to_run_out_is_not_passed_on(run, raw, leave):
+    mine, theirs = raw.delivered("c1", an_entry("j1"), an_entry("j2"))
+    raw.claimed("c2", [theirs])
+
+    assert run(leave("c1")) is False
+    assert raw.held() == [Held(mine, "c1", 1), Held(theirs, "c2", 2)]
+
+
+def test_to_leave_a_lost_group_is_refused_in_the_servers_word_for_it(run, leave):
     with pytest.raises(ServerReplyError) as refused:
-        run(stream.leave(keys, GROUP, "c1"))
+        run(leave("c1"))
     assert refused.value.kind == "NOGROUP"

@@ -1,13 +1,18 @@
 """The scheduler, step by step, on a real server with a clock that moves when it is told to."""
 
+from itertools import pairwise
+
 import pytest
 
 from chasquimq.broker import repeats
 from chasquimq.broker.connection import Connection
 from chasquimq.broker.options import ConnectionOptions
+from chasquimq.broker.ring import Ring
+from chasquimq.broker.steps import drive
 from chasquimq.broker.url import parse_url
 from chasquimq.clock import ManualClock
 from chasquimq.config import SchedulerConfig
+from chasquimq.engine.repeating import Repeating
 from chasquimq.engine.scheduler import SchedulerRole
 from chasquimq.wire.envelope import decode
 from chasquimq.wire.keys import QueueKeys
@@ -136,6 +141,24 @@ async def test_after_an_hour_away_the_policy_decides(
     assert [job.created_at_ms for job in fired()][len(windows) :] == [NOON + 61 * MINUTE]
 
 
+@pytest.mark.parametrize(("missed", "most", "fires"), [(3_000, 2_500, 2_500), (2_200, 9_000, 2_201),
+                                                       (1_000, 1_000, 1_000)])  # fmt: skip
+async def test_thousands_of_missed_windows_are_made_up_for_step_by_step(
+    scheduler, upsert, fired, clock, missed, most, fires
+):
+    await upsert(a_spec(every_ms=100, missed_fires=MissedFiresPolicy.fire_all(most)))
+    clock.advance(100 * missed)
+    counts = []
+    for _ in range(5):
+        await scheduler.step()
+        counts.append(len(fired()))
+    assert [job.created_at_ms for job in fired()] == [NOON + 100 * n for n in range(fires)]
+    assert all(after - before <= 1_000 for before, after in pairwise([0, *counts]))
+    clock.advance(100)
+    await scheduler.step()
+    assert [job.created_at_ms for job in fired()][fires:] == [NOON + 100 * (missed + 1)]
+
+
 async def test_a_limit_and_an_end_are_kept(scheduler, upsert, fired, clock, server, keys):
     await upsert(a_spec("three", limit=3))
     await upsert(a_spec("ending", end_before_ms=NOON + MINUTE))
@@ -145,6 +168,16 @@ async def test_a_limit_and_an_end_are_kept(scheduler, upsert, fired, clock, serv
     counts = [job.id.split("@")[0] for job in fired()]
     assert (counts.count("three"), counts.count("ending")) == (3, 2)
     assert server.client().zcard(keys.repeat) == 0
+
+
+async def test_the_list_tells_how_many_windows_have_fired(scheduler, upsert, clock, connect, keys):
+    await upsert(a_spec(limit=5))
+    for _ in range(2):
+        await scheduler.step()
+        clock.advance(MINUTE)
+    listed = Repeating(keys, clock, Ring("p")).listed(10)
+    [meta] = await drive(connect(), listed)
+    assert (meta.fired, meta.limit, meta.paused) == (2, 5, False)
 
 
 async def test_two_schedulers_never_fire_a_window_twice(

@@ -271,6 +271,31 @@ async def test_a_stopped_worker_leaves_the_group_and_gives_its_lock_up(scene):
     assert not scene.client.exists(scene.keys.promoter_lock)
 
 
+@pytest.mark.parametrize("is_alone", [True, False])
+async def test_a_worker_that_hands_jobs_back_leaves_the_group_while_others_wait(
+    scene, gate, is_alone
+):
+    await scene.queue.add_bulk([{"name": "n", "data": n} for n in range(5)])
+    worker = scene.worker(gate, concurrency=1, consumer_id="c-1")
+    working = asyncio.create_task(worker.run())
+    await eventually(lambda: gate.begun)
+    worker._crew._reader._ahead = 64  # as after a burst of fast jobs
+    worker._crew._executor.nudge()
+    await eventually(lambda: len(scene.pending()) == 5)
+    worker._crew._reader._ahead = 0
+    await eventually(lambda: worker._crew._reader.blocked_on is None)
+    await scene.queue.add_bulk([{"name": "n", "data": n} for n in range(2)])
+    if not is_alone:
+        scene.client.xgroup_createconsumer(scene.keys.stream, "default", "c-2")
+    await worker.close()
+    await eventually(lambda: [row["times_delivered"] for row in scene.pending()] == [1, 0, 0, 0, 0])
+    gate.open()
+    await soon(working)
+    assert scene.consumers() == ([] if is_alone else ["c-2"])
+    assert await collect(scene, 6) == [1] * 6
+    assert scene.is_empty()
+
+
 async def test_a_worker_with_deliveries_left_stays_in_the_group(scene, gate):
     await scene.queue.add("n", 1)
     async with scene.working(gate, shutdown_deadline_secs=0, consumer_id="c-1"):

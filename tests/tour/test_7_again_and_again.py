@@ -36,11 +36,13 @@ async def test_a_recurring_job_can_be_paused_and_run_by_hand(queue, make_worker)
     ran = asyncio.Queue()
     key = (await queue.add("tick", None, repeat=RepeatPattern.every(3_600_000))).id
     assert await queue.pause_repeatable(key) is True
+    assert [each.paused for each in await queue.get_repeatable_jobs()] == [True]
     job_id = await queue.run_repeatable_now(key)
     async with running(make_worker(ran.put)):
         job = await ran.get()
     assert job.id == job_id
     assert await queue.resume_repeatable(key) is True
+    assert [(each.paused, each.fired) for each in await queue.get_repeatable_jobs()] == [(False, 0)]
     assert await queue.run_repeatable_now("no such key") is None
 
 

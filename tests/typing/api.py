@@ -55,7 +55,7 @@ async def adding() -> None:
         await queue.add("welcome")  # type: ignore[call-arg]
         await queue.add("welcome", 1, 5)  # type: ignore[call-arg]
         await queue.add("welcome", 1, delay="1h")  # type: ignore[arg-type]
-        await queue.add("welcome", 1, priority=1)  # type: ignore[call-arg]
+        await queue.add("welcome", 1, priority=1)  # type: ignore[arg-type]
         await queue.add_unique("welcome", 1)  # type: ignore[call-arg]
         Queue("emails", overflow="drop")  # type: ignore[arg-type]
         Queue("emails", "redis://localhost")  # type: ignore[call-arg]

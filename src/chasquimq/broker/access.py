@@ -30,6 +30,7 @@ from chasquimq.broker.server import (
 from chasquimq.broker.topology import Topology
 from chasquimq.broker.url import Address, Target, TargetKind
 from chasquimq.errors import (
+    ANOTHER_SERVER,
     ChasquiError,
     ConfigError,
     ConnectionFailedError,
@@ -342,10 +343,7 @@ def _explained(error: Exception, *, has_tls: bool) -> tuple[str, str]:
     if isinstance(error, ssl.SSLError):
         text = error.reason or str(error)
         return f"no TLS connection: {text}", "; if it is a plain server, use redis://"
-    remedy = (
-        "; start a server there, name another with redis_url or CHASQUI_REDIS_URL, or use "
-        "embedded://"
-    )
+    remedy = f"; start a server there, {ANOTHER_SERVER}"
     if has_tls and isinstance(error, TimeoutError):
         remedy = f"; if it is a plain server, use redis://{remedy}"
     if isinstance(error, ConnectionRefusedError):

@@ -1,11 +1,13 @@
 """Read-only lists for people: the jobs of a queue by state, page by page, and what they logged.
 
 A page goes on at a place that means the same whatever is added and removed meanwhile: an entry id,
-a member of the delayed set, a cursor of the server. The engine never uses this.
+a member of the delayed set, a cursor of the server and what it has given of a batch. The engine
+never uses this.
 """
 
 import base64
 import binascii
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,8 +27,11 @@ from chasquimq.wire.keys import KEPT_GLOB, QueueKeys, finished_job
 _MARK_BYTES = 512
 # How many times the server is asked for keys before a page that is not full is given out.
 _MOST_SCANS = 100
+# Enough that no two jobs of a batch look alike, and short: a place holds one for each job it skips.
+_SEEN_BYTES = 6
 _LEAST_SCANNED = 10
 _PAGE = 1_000
+_NO_LIMIT = 1 << 62
 _NO_DATA = pack(None)
 
 
@@ -54,7 +59,7 @@ def check_place(state: JobState, place: str) -> str:
             float(score)
             base64.b64decode(mark, altchars=b"-_", validate=True)
         elif state is JobState.COMPLETED:
-            int(place)
+            _scan_place(place)
         else:
             StreamId.parse(place)
     except (DecodeError, ValueError, binascii.Error):
@@ -101,7 +106,7 @@ def jobs(
     for state in states:
         place: str | None = None
         while end < 0 or at <= end:
-            limit = _PAGE if end < 0 else min(_PAGE, end + 1 - at)
+            limit = _NO_LIMIT if end < 0 else min(_PAGE, end + 1 - at)
             got: Page = yield from page(keys, group, state, place, limit, backwards=not asc)
             found += got.found[max(0, start - at) :]
             at += len(got.found)
@@ -246,15 +251,53 @@ def _failed(keys: QueueKeys, place: str | None, limit: int, *, backwards: bool) 
 
 
 def _completed(keys: QueueKeys, place: str | None, limit: int) -> Steps[Page]:
-    """Of these only the ids are known. The server decides how many it finds at a time."""
-    names = KeyPages(keys, KEPT_GLOB, place or "0", count=min(_PAGE, max(_LEAST_SCANNED, limit)))
+    """Of these only the ids are known. The server decides how many it finds at a time.
+
+    A batch that does not fit is asked for again, half as large. What does not fit even so shares a
+    bucket of the server's table; of that the page takes what it can, and its place names the jobs
+    it took. Not how many: jobs that come and go meanwhile would make others be skipped.
+    """
+    cursor, seen = _scan_place(place or "0")
     found: dict[str, Located] = {}
+    names = KeyPages(keys, KEPT_GLOB, count=min(_PAGE, max(_LEAST_SCANNED, limit)))
     for _ in range(_MOST_SCANS):
-        for job_id in (yield from _completed_among(keys, (yield from names.next()))):
+        names.cursor = cursor
+        ids = yield from _completed_among(keys, (yield from names.next()))
+        batch = [
+            each for each in dict.fromkeys(ids) if each not in found and _mark(each) not in seen
+        ]
+        room = limit - len(found)
+        if len(batch) > room and names.count > 1:
+            names.count //= 2
+            continue
+        for job_id in batch[:room]:
             found[job_id] = Located(JobState.COMPLETED, "", Envelope(job_id, _NO_DATA, 0))
-        if names.is_over or len(found) >= limit:
+        if len(batch) > room:
+            seen.update(map(_mark, batch[:room]))
             break
-    return Page(list(found.values()), None if names.is_over else names.cursor)
+        if names.is_over:
+            return Page(list(found.values()), None)
+        cursor, seen = names.cursor, set()
+        names.count = min(_PAGE, 2 * names.count)
+        if len(found) == limit:
+            break
+    return Page(list(found.values()), _place_within(cursor, seen))
+
+
+def _mark(job_id: str) -> bytes:
+    return hashlib.blake2b(job_id.encode(), digest_size=_SEEN_BYTES).digest()
+
+
+def _place_within(cursor: str, seen: set[bytes]) -> str:
+    marks = base64.urlsafe_b64encode(b"".join(sorted(seen))).decode()
+    return f"{cursor}/{marks}" if marks else cursor
+
+
+def _scan_place(place: str) -> tuple[str, set[bytes]]:
+    """The cursor of a scan, and the marks of those jobs of its batch that were given already."""
+    cursor, _, marks = place.partition("/")
+    raw = base64.b64decode(marks, altchars=b"-_", validate=True)
+    return str(int(cursor)), {raw[at : at + _SEEN_BYTES] for at in range(0, len(raw), _SEEN_BYTES)}
 
 
 def _completed_among(keys: QueueKeys, names: Sequence[bytes]) -> Steps[list[str]]:

@@ -84,7 +84,7 @@ class KeyPages:
         self, keys: QueueKeys, rest: bytes, cursor: str = "0", *, count: int = _MOST_COUNT
     ) -> None:
         """Begin, or go on at the `cursor` of an earlier walk; look at about `count` at a time."""
-        self._count = count
+        self.count = count
         self._keys = keys
         self._pattern = glob_of(keys, rest)
         self._is_fresh = True
@@ -98,7 +98,7 @@ class KeyPages:
             yield call("EXISTS", self._keys.stream, read=bool)
             self._is_fresh = False
         cursor, found = yield call(
-            "SCAN", self.cursor, "MATCH", self._pattern, "COUNT", self._count, read=list
+            "SCAN", self.cursor, "MATCH", self._pattern, "COUNT", self.count, read=list
         )
         self.cursor = cursor.decode()
         self.is_over = self.cursor == "0"

@@ -212,10 +212,13 @@ def join(keys: QueueKeys, group: str, *, gone_ms: int = GONE_MS) -> Call[str]:
     )
 
 
-def leave(keys: QueueKeys, group: str, consumer: str) -> Call[bool]:
-    """Forget a stopped consumer if it has no deliveries left."""
+def leave(keys: QueueKeys, group: str, consumer: str, *, idle_ms: int) -> Call[bool]:
+    """Forget a stopped consumer and pass on what it handed back; False if it holds more."""
     return scripts.LEAVE.call(
-        {"stream": keys.stream}, {"group": group, "consumer": consumer}, read=bool, repeatable=True
+        {"stream": keys.stream},
+        {"group": group, "consumer": consumer, "idle_ms": idle_ms, "most": _MOST_PUT_BACK},
+        read=bool,
+        repeatable=True,
     )
 
 
@@ -354,10 +357,7 @@ def wait_for_entry(keys: QueueKeys, *, after: bytes, block_ms: int) -> Call[bool
 def pending(
     keys: QueueKeys, group: str, consumer: str, *, first: str = "-"
 ) -> Call[list[Delivery]]:
-    """What the server's book says this consumer holds, without the entries themselves.
-
-    From an id on, `(` before it to leave it out: a page is as much as any worker holds.
-    """
+    """What the server's book says this consumer holds, from an id on (`(` before it: beyond it)."""
     return call(
         "XPENDING", keys.stream, group, first, "+", _MOST_PENDING, consumer, read=_read_pending
     )

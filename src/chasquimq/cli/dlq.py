@@ -46,7 +46,7 @@ def which_options(function: Function) -> Function:
                      help="Only this one: the id of a dead letter or of a job. May be repeated."),
         click.option("--name", metavar="NAME", help="Only jobs of this name."),
         click.option("--reason", type=click.Choice([str(each) for each in DlqReason]),
-                     help="Only of this reason."),
+                     help="Only of this reason; stalled is the reference engine's."),
     )  # fmt: skip
     for option in reversed(options_of_choice):
         function = option(function)

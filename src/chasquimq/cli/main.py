@@ -90,7 +90,8 @@ class LazyGroup(SuggestingGroup):
         del ctx
         formatter.write(examples_text(EXAMPLES))
         formatter.write(
-            "\nExit codes: 0 done, 1 not done, 2 wrong usage, 3 the server cannot be reached.\n"
+            "\nExit codes: 0 done, 1 not done, 2 wrong usage, 3 the server cannot be reached,\n"
+            "4 doctor found problems, 130 ended by Ctrl+C.\n"
             "chasqui COMMAND --help shows the options and an example of each.\n"
         )
 

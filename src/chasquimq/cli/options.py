@@ -8,6 +8,8 @@ from typing import Any, TypeAlias
 
 import click
 
+from chasquimq.cli.problems import NoCommand
+
 Function: TypeAlias = Callable[..., Any]
 
 
@@ -41,7 +43,13 @@ class Command(click.Command):
 
 
 class SuggestingGroup(click.Group):
-    """A group that knows what a mistyped command was meant to be."""
+    """A group that knows what a mistyped command was meant to be, and explains itself."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does it; without a command its releases differ, so that is ours to tell."""
+        if not args and not ctx.resilient_parsing:
+            raise NoCommand(ctx.get_help(), ctx)
+        return super().parse_args(ctx, args)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -6,6 +6,7 @@
 | 1 | the command could not do it: refused, aborted, no such job |
 | 2 | wrong usage: an argument, a value, a setting |
 | 3 | the server cannot be reached |
+| 4 | `doctor` found problems |
 | 130 | ended by Ctrl+C, where that is not the usual way to end |
 """
 
@@ -15,6 +16,7 @@ import sys
 import click
 
 from chasquimq.errors import (
+    ANOTHER_SERVER,
     ChasquiError,
     ConfigError,
     ConnectionFailedError,
@@ -28,6 +30,14 @@ NOT_DONE = 1
 USAGE = 2
 UNREACHABLE = 3
 INTERRUPTED = 130
+
+
+# A server of the process's own, which the library offers, would be gone with the command.
+_ANOTHER_SERVER = "name another with --redis-url or CHASQUI_REDIS_URL, or run: chasqui server start"
+
+
+class NoCommand(click.UsageError):
+    """A group without a command: the help is the answer, laid out as it is."""
 
 
 class Refusal(click.ClickException):
@@ -48,12 +58,15 @@ def exit_code_of(error: BaseException) -> int:
             code = _stopped(error)
         case BrokenPipeError():
             code = _unread()
+        case NoCommand():
+            click.echo(error.message, err=True)
+            code = USAGE
         case click.UsageError():
             code = _told(f"{error.format_message()}{_where_to_look(error)}", USAGE)
         case click.ClickException():
             code = _told(error.format_message(), error.exit_code)
         case ConnectionFailedError() | OutcomeUnknownError():
-            code = _told(str(error), UNREACHABLE)
+            code = _told(str(error).replace(ANOTHER_SERVER, _ANOTHER_SERVER), UNREACHABLE)
         case ConfigError() | NotSupportedError() | ValueError() | TypeError():
             code = _told(str(error), USAGE)
         case ChasquiError():

@@ -84,7 +84,10 @@ def ls(queue: str, limit: int, session: Session) -> None:
 @click.option("--tz", metavar="ZONE", help="Zone of --cron: Europe/Berlin, +05:30.  [default: UTC]")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Fire so often at most.")
 @click.option(
-    "--start", type=values.instant, metavar="INSTANT", help="Not before, e.g. 2030-01-31T08:00:00Z."
+    "--start",
+    type=values.instant,
+    metavar="INSTANT",
+    help="Not before, e.g. 2030-01-31T08:00:00Z; --every is counted from it.",
 )
 @click.option("--end", type=values.instant, metavar="INSTANT", help="Not after.")
 @click.option("--attempts", type=click.IntRange(min=1), metavar="N", help="Run each so often.")
@@ -217,7 +220,10 @@ def run_now(queue: str, key: str, session: Session) -> None:
 @options.needless_yes_option
 @options.session
 def rm(queue: str, key: str, session: Session) -> None:
-    """Forget a recurring job; jobs it has fired stay. Done twice, the second says `not found`."""
+    """Forget a recurring job; jobs it has fired stay. Done twice, the second says `not found`.
+
+    Exit code 0 both times: it is gone, which is what was asked for.
+    """
 
     async def forget() -> bool:
         async with opened(session, queue) as open_queue:

@@ -72,10 +72,11 @@ def start(data_dir: str | None, *, as_json: bool) -> None:
 @data_dir_option
 @click.option("--force", is_flag=True, help="Shut it down though programs use it.")
 @options.json_option
-def stop(data_dir: str | None, *, force: bool, as_json: bool) -> None:
+def stop(data_dir: str | None, *, force: bool, as_json: bool) -> int:
     """Shut it down, its data written out.
 
-    While workers or other programs use it, it goes on until the last of them has ended.
+    While workers or other programs use it, it goes on until the last of them has ended. Exit code 1
+    if it still runs.
     """
     place = _place(data_dir)
     before = embedded_hold.look(place.directory)
@@ -89,6 +90,7 @@ def stop(data_dir: str | None, *, force: bool, as_json: bool) -> None:
         say("stopped")
     else:
         say("programs still use it: it stops with the last of them (--force does not wait)")
+    return 0 if after.running is None else NOT_DONE
 
 
 @command.command("status", examples=["chasqui server status --json"])

@@ -127,13 +127,16 @@ Data is an object of arguments by name: chasqui add default welcome '{"to": "ada
     help="Run so many; one that dies is replaced.",
 )
 @click.option(
-    "--max-jobs", type=positive, metavar="N", help="Replace a process after so many jobs."
+    "--max-jobs",
+    type=positive,
+    metavar="N",
+    help="Replace a process after so many jobs; those begun by then are finished.",
 )
 @click.option(
     "--max-memory-mb",
     type=positive,
     metavar="MB",
-    help="Replace a process that has grown beyond this.",
+    help="Replace a process that has grown beyond this; looked at once a second.",
 )
 @click.option(
     "--reload",

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Never
 
 from chasquimq.arguments import (
     BackoffLike,
@@ -10,6 +10,7 @@ from chasquimq.arguments import (
     MissedFiresLike,
     RepeatLike,
     bulk_wish,
+    refuse_options,
     required_job_id,
     wish,
 )
@@ -60,6 +61,7 @@ class Adding(_Adding, Recurring):
         job_id: str | None = None,
         repeat: RepeatLike | None = None,
         missed_fires: MissedFiresLike | None = None,
+        **unsupported: Never,
     ) -> Job:
         """Add a job, now or later, and return it once the server has it.
 
@@ -71,8 +73,10 @@ class Adding(_Adding, Recurring):
         `delay_ms` is milliseconds or a `datetime`, `delay` a `timedelta`. `attempts` counts runs,
         the first one included; `backoff` is milliseconds between them, or a `BackoffSpec`. What is
         left out is taken from the queue's `default_job_options`. With `repeat` the job recurs: see
-        `upsert_repeatable_job`.
+        `upsert_repeatable_job`. Options that only other bindings know raise `NotSupportedError`.
         """
+        if unsupported:
+            refuse_options("add", unsupported)
         if repeat is not None:
             refuse_delay_of_recurring(delay_ms, delay)
             return await self.upsert_repeatable_job(
@@ -109,6 +113,7 @@ class Adding(_Adding, Recurring):
         attempts: int | None = None,
         backoff: BackoffLike | None = None,
         repeat: RepeatLike | None = None,
+        **unsupported: Never,
     ) -> Job:
         """`add` with an id that must be given."""
         return await self.add(
@@ -120,6 +125,7 @@ class Adding(_Adding, Recurring):
             attempts=attempts,
             backoff=backoff,
             repeat=repeat,
+            **unsupported,
         )
 
     async def add_bulk(self, jobs: Sequence[Mapping[str, Any]]) -> list[Job]:
@@ -147,8 +153,11 @@ class SyncAdding(_Adding, SyncRecurring):
         job_id: str | None = None,
         repeat: RepeatLike | None = None,
         missed_fires: MissedFiresLike | None = None,
+        **unsupported: Never,
     ) -> Job:
         """See `Queue.add`."""
+        if unsupported:
+            refuse_options("add", unsupported)
         if repeat is not None:
             refuse_delay_of_recurring(delay_ms, delay)
             return self.upsert_repeatable_job(
@@ -185,6 +194,7 @@ class SyncAdding(_Adding, SyncRecurring):
         attempts: int | None = None,
         backoff: BackoffLike | None = None,
         repeat: RepeatLike | None = None,
+        **unsupported: Never,
     ) -> Job:
         """See `Queue.add_unique`."""
         return self.add(
@@ -196,6 +206,7 @@ class SyncAdding(_Adding, SyncRecurring):
             attempts=attempts,
             backoff=backoff,
             repeat=repeat,
+            **unsupported,
         )
 
     def add_bulk(self, jobs: Sequence[Mapping[str, Any]]) -> list[Job]:

@@ -189,9 +189,9 @@ class Browsing(_Browsing, AsyncFrame):
         """Some jobs of a state, and the cursor with which the next call goes on after them.
 
         A job that stays where it is all the while is on exactly one page, whatever is added and
-        removed meanwhile; `completed` ones may be on two, and a page of these may be longer than
-        `limit`. A page may be short, even empty, although there is another: go on until
-        `next_cursor` is None. Entries that are no jobs are left out.
+        removed meanwhile; a `completed` one may be on two while the server's table of keys grows
+        or shrinks. A page has `limit` jobs at most. It may be short, even empty, although there is
+        another: go on until `next_cursor` is None. Entries that are no jobs are left out.
         """
         return await self._drive(self._to_turn_page(state, cursor, limit))
 

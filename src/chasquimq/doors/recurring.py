@@ -98,7 +98,7 @@ class Recurring(_Recurring, AsyncFrame):
         return recurring_job(spec, data)
 
     async def get_repeatable_jobs(self, limit: int = 100) -> list[RepeatableMeta]:
-        """Recurring jobs, the one that fires next first."""
+        """Recurring jobs, the one that fires next first: when, whether paused, how often so far."""
         return await self._drive(self._to_list(limit))
 
     async def remove_repeatable_by_key(self, key: str) -> bool:

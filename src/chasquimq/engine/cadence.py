@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice, takewhile
+from itertools import chain, islice, takewhile
 
 from chasquimq.engine.cron import parse_cron
 from chasquimq.wire.repeat import MissedFiresPolicy, RepeatableSpec, RepeatPattern
@@ -20,6 +20,8 @@ class Plan:
 
     windows_ms: tuple[int, ...]
     next_ms: int | None
+    left: int | None = None
+    """How many windows may still be made up for, if these are not all; `next_ms` is one of them."""
 
 
 def check_pattern(pattern: RepeatPattern) -> None:
@@ -67,23 +69,22 @@ def windows_after(pattern: RepeatPattern, moment_ms: int) -> Iterator[int]:
         yield moment_ms
 
 
-def plan(spec: RepeatableSpec, due_ms: int, now_ms: int) -> Plan:
+def plan(spec: RepeatableSpec, due_ms: int, now_ms: int, *, left: int | None = None) -> Plan:
     """Decide about a spec whose window `due_ms` has come.
 
     On time, that is before the following window, the due window fires. If more windows have passed,
-    nobody was there to fire them, and the policy decides: none of them, one for all, or each.
+    nobody was there to fire them, and the policy decides: none of them, one for all, or each. Where
+    these are too many for one step, `left` is what the plan before this one said.
     """
     following_ms = next_after(spec.pattern, due_ms)
     if following_ms is None or following_ms > now_ms:
         return _bounded(spec, (due_ms,), following_ms)
+    windows: tuple[int, ...] = ()
     match spec.missed_fires:
         case MissedFiresPolicy(kind="fire-all", max_catchup=most):
-            missed = (due_ms, *takewhile(lambda ms: ms <= now_ms, _from(spec, due_ms)))
-            windows = missed[: most or 1]
+            return _catch_up(spec, due_ms, now_ms, left or most or 1)
         case MissedFiresPolicy(kind="fire-once"):
             windows = (due_ms,)
-        case _:
-            windows = ()
     return _bounded(spec, windows, _first_after_now(spec.pattern, due_ms, now_ms))
 
 
@@ -92,8 +93,14 @@ def preview(pattern: RepeatPattern, now_ms: int, count: int) -> list[int]:
     return list(islice(windows_after(pattern, now_ms), count))
 
 
-def _from(spec: RepeatableSpec, due_ms: int) -> Iterator[int]:
-    return islice(windows_after(spec.pattern, due_ms), MOST_FIRES_AT_ONCE)
+def _catch_up(spec: RepeatableSpec, due_ms: int, now_ms: int, most: int) -> Plan:
+    passed = takewhile(lambda ms: ms <= now_ms, windows_after(spec.pattern, due_ms))
+    windows = tuple(islice(chain((due_ms,), passed), min(most, MOST_FIRES_AT_ONCE)))
+    left = most - len(windows)
+    following_ms = next(passed, None) if left else None
+    if following_ms is None:
+        return _bounded(spec, windows, _first_after_now(spec.pattern, due_ms, now_ms))
+    return _bounded(spec, windows, following_ms, left)
 
 
 def _first_after_now(pattern: RepeatPattern, due_ms: int, now_ms: int) -> int | None:
@@ -104,10 +111,12 @@ def _first_after_now(pattern: RepeatPattern, due_ms: int, now_ms: int) -> int | 
     return due_ms + ((now_ms - due_ms) // interval_ms + 1) * interval_ms
 
 
-def _bounded(spec: RepeatableSpec, windows: tuple[int, ...], next_ms: int | None) -> Plan:
+def _bounded(
+    spec: RepeatableSpec, windows: tuple[int, ...], next_ms: int | None, left: int | None = None
+) -> Plan:
     end_ms = spec.end_before_ms
     if end_ms is not None:
         windows = tuple(ms for ms in windows if ms <= end_ms)
         if next_ms is not None and next_ms > end_ms:
-            next_ms = None
-    return Plan(windows, next_ms)
+            next_ms = left = None
+    return Plan(windows, next_ms, left)

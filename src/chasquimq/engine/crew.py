@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from chasquimq.broker import limits, stream
+from chasquimq.broker import limits
 from chasquimq.broker.blocking import BlockingConnection
 from chasquimq.broker.connection import Connection
 from chasquimq.broker.limits import Limit
@@ -380,7 +380,6 @@ class Crew:
 
     async def _leave(self) -> None:
         try:
-            config = self._config
-            await self._main.run(stream.leave(self._keys, config.group, config.consumer_id))
+            await self._main.run(self._reader.leave_call())
         except ChasquiError as error:
             log.debug("consumer %s stays in the group: %s", self._config.consumer_id, error)

@@ -65,7 +65,8 @@ class Cron:
 
     def describe(self) -> str:
         """The expression in words, for people."""
-        words = CronSim(" ".join(self.parts), _SOME_TIME).explain()
+        # Where both days are restricted either will do, which "and" does not say.
+        words = CronSim(" ".join(self.parts), _SOME_TIME).explain().replace(" and on ", " or on ")
         if self.years is not None:
             words += f" in {', '.join(map(str, sorted(self.years)))}"
         return f"{words} ({self.zone})"

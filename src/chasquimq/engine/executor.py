@@ -21,7 +21,13 @@ from typing import Any, TypeAlias
 from chasquimq.clock import Clock
 from chasquimq.engine.admission import Run
 from chasquimq.engine.disposition import Failed, Ok, Outcome, Postponed
-from chasquimq.errors import DlqReason, HandlerError, RateLimitError, UnrecoverableError
+from chasquimq.errors import (
+    DlqReason,
+    HandlerError,
+    RateLimitError,
+    TaskError,
+    UnrecoverableError,
+)
 
 Handler: TypeAlias = Callable[[Run], Coroutine[Any, Any, bytes | None]]
 
@@ -274,9 +280,11 @@ def _failed(error: BaseException, *, is_panic: bool = False) -> Failed:
     source = error.source_err() if isinstance(error, HandlerError) else error
     message = _text(source)
     kind = type(source).__name__
-    trace = _utf8("".join(traceback.format_exception(type(error), error, _from_the_handler(error))))
-    if len(trace) > TRACEBACK_CHARS:
-        trace = "... (earlier frames left out)\n" + trace[-TRACEBACK_CHARS:]
+    frames = _from_the_handler(error)
+    trace = ""
+    # What we refuse ourselves is all in the message: frames of ours would only hide it.
+    if frames is not None or not isinstance(error, TaskError):
+        trace = _whole_trace(error, frames or error.__traceback__)
     return Failed(
         message=message or kind,
         error=f"{kind}: {message}"[:MESSAGE_CHARS] if message else kind,
@@ -287,11 +295,21 @@ def _failed(error: BaseException, *, is_panic: bool = False) -> Failed:
 
 
 def _from_the_handler(error: BaseException) -> TracebackType | None:
-    """The traceback without what leads to the handler: those frames are the same for every job."""
+    """The traceback without what leads to the handler: those frames are the same for every job.
+
+    None if the handler's code was never reached.
+    """
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_PACKAGE):
         trace = trace.tb_next
-    return trace or error.__traceback__
+    return trace
+
+
+def _whole_trace(error: BaseException, frames: TracebackType | None) -> str:
+    trace = _utf8("".join(traceback.format_exception(type(error), error, frames)))
+    if len(trace) > TRACEBACK_CHARS:
+        trace = "... (earlier frames left out)\n" + trace[-TRACEBACK_CHARS:]
+    return trace
 
 
 def reason_of(error: BaseException) -> DlqReason | None:

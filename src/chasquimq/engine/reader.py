@@ -199,6 +199,11 @@ class Reader(Role):
             idle_ms=IDLE_FOR_ALL_MS,
         )
 
+    def leave_call(self) -> Call[bool]:
+        """The call that ends our membership of the group, after everything else."""
+        config = self._config
+        return stream.leave(self._keys, config.group, config.consumer_id, idle_ms=IDLE_FOR_ALL_MS)
+
     async def _wait_at_gate(self) -> None:
         gate = self._gate
         if gate.is_paused_here or not gate.is_queue_paused:

@@ -34,7 +34,11 @@ class Repeating:
     def listed(self, limit: int) -> Steps[list[RepeatableMeta]]:
         """Specs by their next fire, soonest first; those that cannot be read are left out."""
         found: list[StoredSpec] = yield from repeats.listed(self._keys, limit)
-        return [stored.spec.meta(stored.due_ms) for stored in found if stored.spec is not None]
+        return [
+            stored.spec.meta(stored.due_ms, paused=stored.is_paused, fired=stored.fired)
+            for stored in found
+            if stored.spec is not None
+        ]
 
     def find(self, spec_key: str) -> Steps[StoredSpec | None]:
         """One spec with all that stands beside it."""

@@ -8,6 +8,7 @@ due; the next leader fires them by their policy.
 """
 
 import logging
+from dataclasses import replace
 
 from chasquimq.broker import locks, repeats, stream
 from chasquimq.broker.connection import Connection
@@ -17,12 +18,13 @@ from chasquimq.broker.stream import NewJob, Telling
 from chasquimq.clock import SYSTEM_CLOCK, Clock
 from chasquimq.config import SchedulerConfig
 from chasquimq.engine import cadence
+from chasquimq.engine.cadence import Plan
 from chasquimq.engine.role import Role
 from chasquimq.errors import ChasquiError
 from chasquimq.metrics import LockOutcome, report
 from chasquimq.wire.envelope import Envelope, encode
 from chasquimq.wire.keys import QueueKeys
-from chasquimq.wire.repeat import RepeatableSpec, fire_id
+from chasquimq.wire.repeat import MissedFiresPolicy, RepeatableSpec, fire_id
 
 log = logging.getLogger("chasquimq.engine")
 
@@ -47,6 +49,9 @@ class SchedulerRole(Role):
         self._keys = QueueKeys(config.queue_name)
         self._was_leader: bool | None = None
         self._unreadable: set[str] = set()
+        # Specs that make up for more windows than one step fires: where each stands, and how many
+        # are left. Who takes over half way begins with the whole number anew.
+        self._catching_up: dict[bytes, tuple[int, int]] = {}
         self.fired = 0
 
     def __repr__(self) -> str:
@@ -71,6 +76,8 @@ class SchedulerRole(Role):
         )
         for stored in due:
             await self._fire(stored)
+        if not due:
+            self._catching_up.clear()
         if len(due) >= config.batch:
             return 0
         next_ms = await self.connection.run(repeats.next_due(self._keys))
@@ -93,7 +100,7 @@ class SchedulerRole(Role):
         plan = None
         if spec is not None:
             try:
-                plan = cadence.plan(spec, stored.due_ms, now_ms)
+                plan = self._plan(stored, spec, now_ms)
             except ValueError as error:
                 self._note_unreadable(stored.key, str(error))
         else:
@@ -104,6 +111,8 @@ class SchedulerRole(Role):
             )
             return
         windows = () if stored.is_paused else plan.windows_ms
+        if plan.left and plan.next_ms is not None:
+            self._catching_up[stored.raw_key] = plan.next_ms, plan.left
         fired = await self.connection.run(
             repeats.fire(
                 self._keys,
@@ -117,6 +126,14 @@ class SchedulerRole(Role):
         self.fired += fired.count
         if not fired.was_ours:
             log.info("spec %s was fired by another scheduler", stored.key)
+
+    def _plan(self, stored: StoredSpec, spec: RepeatableSpec, now_ms: int) -> Plan:
+        if stored.is_paused:
+            spec = replace(spec, missed_fires=MissedFiresPolicy.skip())
+        standing_ms, left = self._catching_up.pop(stored.raw_key, (None, None))
+        if standing_ms != stored.due_ms:
+            left = None
+        return cadence.plan(spec, stored.due_ms, now_ms, left=left)
 
     def _job(self, stored: StoredSpec, spec: RepeatableSpec, window_ms: int) -> NewJob:
         job_id = fire_id(stored.job_id or stored.key, window_ms)

@@ -180,7 +180,7 @@ class Settlement:
             payload=with_attempt(run.envelope, run.attempt - 1),
             name=run.name,
             error=failure.error,
-            traceback=failure.traceback,
+            traceback=failure.traceback or None,
             attempts=run.attempt,
             failed_at=self._clock.now_ms(),
             consumer=self._config.consumer_id,
@@ -220,6 +220,7 @@ class Settlement:
 
 def _told_once(run: Run, failure: Failed) -> str:
     """What went wrong: after the first run with the traceback, which later runs tend to repeat."""
-    if run.attempt > 1 and not log.isEnabledFor(logging.DEBUG):
+    is_known = run.attempt > 1 and not log.isEnabledFor(logging.DEBUG)
+    if is_known or not failure.traceback:
         return failure.error
     return f"{failure.error}\n{failure.traceback.rstrip()}"

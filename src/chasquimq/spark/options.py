@@ -11,11 +11,11 @@ from dataclasses import MISSING, dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any, Literal, NoReturn, TypeAlias, TypeVar
 
+from chasquimq import given
 from chasquimq.broker.url import Target, TargetKind, parse_url
 from chasquimq.config import ProducerConfig
 from chasquimq.errors import ConfigError, DecodeError
 from chasquimq.wire.ids import StreamId
-from chasquimq.wire.keys import validate_queue_name
 
 T = TypeVar("T")
 
@@ -79,7 +79,7 @@ def _text(text: str) -> str:
 def _queues(text: str) -> tuple[str, ...]:
     names = tuple(part.strip() for part in text.split(","))
     for name in names:
-        validate_queue_name(name)
+        given.queue_name(name)
     if len(set(names)) != len(names):
         msg = "names a queue twice"
         raise ValueError(msg)

@@ -11,11 +11,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-_SHOWN_CHARS = 64
-_GLOB_SPECIAL = re.compile(rb"[\\*?\[\]^-]")
+from chasquimq import given
 
-MAX_QUEUE_NAME_BYTES = 512
-"""Long enough for any name a person would type, short enough to keep keys cheap to send."""
+_GLOB_SPECIAL = re.compile(rb"[\\*?\[\]^-]")
 
 _FIXED_KEYS = {
     "stream": b":stream",
@@ -65,7 +63,7 @@ class QueueKeys:
 
     def __post_init__(self) -> None:
         """Check the name, then derive every fixed key once."""
-        tag = f"{{chasqui:{validate_queue_name(self.name)}}}".encode()
+        tag = f"{{chasqui:{given.queue_name(self.name)}}}".encode()
         object.__setattr__(self, "tag", tag)
         for attribute, suffix in _FIXED_KEYS.items():
             object.__setattr__(self, attribute, tag + suffix)
@@ -185,46 +183,6 @@ def finished_job(keys: QueueKeys, key: bytes) -> tuple[str, bool] | None:
 def glob_of(keys: QueueKeys, rest: bytes) -> bytes:
     """A pattern for `SCAN`: the queue's tag taken literally, then `rest`, itself a pattern."""
     return _GLOB_SPECIAL.sub(rb"\\\g<0>", keys.tag) + rest
-
-
-def validate_queue_name(name: str) -> str:
-    """The same name, if it can be one; else `TypeError` or `ValueError`."""
-    _check_is_text(name)
-    shown = repr(name if len(name) <= _SHOWN_CHARS else name[:_SHOWN_CHARS] + "...")
-    if not name.strip():
-        msg = f"queue name {shown} is blank: give the queue a name"
-        raise ValueError(msg)
-    if "{" in name or "}" in name:
-        msg = (
-            f"queue name {shown} contains a brace, which would break the cluster hash tag:"
-            " remove '{' and '}'"
-        )
-        raise ValueError(msg)
-    if any(_is_control(char) for char in name):
-        msg = f"queue name {shown} contains a control character: remove it"
-        raise ValueError(msg)
-    try:
-        size = len(name.encode())
-    except UnicodeEncodeError:
-        msg = f"queue name {shown} has a lone surrogate, not valid UTF-8: remove it"
-        raise ValueError(msg) from None
-    if size > MAX_QUEUE_NAME_BYTES:
-        msg = (
-            f"queue name {shown} takes {size} bytes in UTF-8, at most {MAX_QUEUE_NAME_BYTES} are"
-            " allowed: choose a shorter name"
-        )
-        raise ValueError(msg)
-    return name
-
-
-def _check_is_text(name: object) -> None:
-    if not isinstance(name, str):
-        msg = f"queue name must be a str, got {type(name).__name__}: pass the name as text"
-        raise TypeError(msg)
-
-
-def _is_control(char: str) -> bool:
-    return char < " " or "\x7f" <= char <= "\x9f"
 
 
 def _as_bytes(text: str | bytes) -> bytes:

@@ -145,6 +145,10 @@ class RepeatableMeta(Record):
     start_after_ms: int | None = None
     end_before_ms: int | None = None
     missed_fires: MissedFiresPolicy | None = None
+    paused: bool = False
+    """Ours. Its windows pass without firing."""
+    fired: int = 0
+    """Ours. How many windows have fired so far, which `limit` is measured against."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,8 +175,8 @@ class RepeatableSpec:
             if value is not None:
                 check_unsigned(name, value)
 
-    def meta(self, next_fire_ms: int) -> RepeatableMeta:
-        """The listed form, with the next fire time that only the sorted set knows."""
+    def meta(self, next_fire_ms: int, *, paused: bool = False, fired: int = 0) -> RepeatableMeta:
+        """The listed form, with what is stored beside the spec."""
         return RepeatableMeta(
             self.key,
             self.job_name,
@@ -182,6 +186,8 @@ class RepeatableSpec:
             self.start_after_ms,
             self.end_before_ms,
             None if self.missed_fires.kind == "skip" else self.missed_fires,
+            paused,
+            fired,
         )
 
 

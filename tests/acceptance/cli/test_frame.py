@@ -73,6 +73,22 @@ def test_help_lists_every_command():
         assert entry.help in " ".join(shown.stdout.split())
 
 
+GROUPS = [path for path, found in EVERY.items() if isinstance(found, click.Group)]
+
+
+@pytest.mark.parametrize("path", [(), *GROUPS], ids=lambda path: " ".join(path) or "chasqui")
+def test_without_a_command_the_help_is_shown_as_help_and_the_usage_is_wrong(path):
+    shown, help_page = run(*path), run(*path, "--help")
+    assert (shown.returncode, shown.stdout) == (2, "")
+    assert shown.stderr == help_page.stdout
+    assert len(shown.stderr.splitlines()) > 10
+
+
+def test_help_tells_every_exit_code():
+    told = " ".join(run("--help").stdout.split()).partition("Exit codes: ")[2].partition(". ")[0]
+    assert [int(part.split()[0]) for part in told.split(", ")] == [0, 1, 2, 3, 4, 130]
+
+
 def test_help_imports_neither_the_engine_nor_what_it_stands_on():
     program = (
         "import sys, json; from chasquimq.cli.main import entry; entry(['--help']); "
@@ -107,6 +123,10 @@ def test_a_server_that_is_away_is_exit_code_three():
     done = run("inspect", "q", CHASQUI_REDIS_URL="redis://127.0.0.1:1")
     assert done.returncode == 3
     assert done.stderr.startswith("chasqui: redis: cannot connect to redis://127.0.0.1:1")
+    assert (
+        "name another with --redis-url or CHASQUI_REDIS_URL, or run: chasqui server" in done.stderr
+    )
+    assert "embedded://" not in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 

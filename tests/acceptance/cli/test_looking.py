@@ -35,6 +35,19 @@ def test_inspect_shows_the_depths_of_a_queue_that_no_worker_has_seen(done, queue
     }  # fmt: skip
 
 
+def test_completed_jobs_are_shown_no_more_at_a_time_than_asked_for(done, server, queue_name):
+    keys, ids = QueueKeys(queue_name), [f"job{n}" for n in range(30)]
+    for job_id in ids:
+        server.client().set(keys.result(job_id), b"\x01", ex=60)
+    look = ("jobs", queue_name, "--state", "completed", "--limit", "14", "--json")
+
+    first = done(*look).lines
+    second = done(*look, "--cursor", first.pop()["next_cursor"]).lines
+    third = done(*look, "--cursor", second.pop()["next_cursor"]).lines
+    assert [len(page) for page in (first, second, third)] == [14, 14, 2]
+    assert sorted(job["id"] for job in first + second + third) == sorted(ids)
+
+
 def test_counts_are_those_of_the_queue(done, queue_name):
     done("add", queue_name, "a")
     expected = {"queue": queue_name, "waiting": 1, "active": 0, "delayed": 0, "dead": 0,

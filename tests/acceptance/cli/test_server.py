@@ -1,5 +1,6 @@
 """`chasqui server`: an embedded server that outlives the command that started it."""
 
+import json
 import os
 import signal
 
@@ -90,7 +91,9 @@ def test_a_server_that_is_used_goes_on_after_a_stop_until_its_last_user_ends(
     with SyncQueue("emails", redis_url=url) as queue:
         queue.add("welcome", None)
         code, text = server_command("stop")
-        assert (code, text.partition(":")[0]) == (0, "programs still use it")
+        assert (code, text.partition(":")[0]) == (1, "programs still use it")
+        code, text = server_command("stop", "--json")
+        assert (code, json.loads(text)) == (1, {"stopped": False, "in_use": True})
         assert queue.counts().waiting == 1
         assert status(server_command)[1]["held"] is False
     eventually_sync(lambda: status(server_command)[0] == 1)

@@ -44,6 +44,19 @@ def test_after_an_hour_away_the_policy_decides(policy, windows):
     assert plan(spec, NOON, back) == Plan(expected, NOON + 61 * MINUTE)
 
 
+def test_more_missed_windows_than_a_step_fires_go_on_in_the_next():
+    spec = a_spec(missed_fires=MissedFiresPolicy.fire_all(1_500))
+    back = NOON + 1_600 * MINUTE
+    first = plan(spec, NOON, back)
+    assert first == Plan(
+        tuple(NOON + n * MINUTE for n in range(1_000)), NOON + 1_000 * MINUTE, left=500
+    )
+    second = plan(spec, first.next_ms, back, left=first.left)
+    assert second == Plan(
+        tuple(NOON + n * MINUTE for n in range(1_000, 1_500)), NOON + 1_601 * MINUTE
+    )
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 def test_cron_goes_on_with_the_first_window_after_now(policy):
     spec = a_spec(RepeatPattern.cron("*/10 * * * *"), missed_fires=POLICIES[policy])

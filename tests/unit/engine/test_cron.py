@@ -168,3 +168,6 @@ def test_an_expression_can_be_put_in_words():
     assert parse_cron("30 9 * * MON-FRI", "Europe/London").describe() == (
         "At 09:30 on Monday through Friday (Europe/London)"
     )
+    assert parse_cron("0 0 1,15 * 1", None).describe() == (
+        "At 00:00 on the first and the 15th day of month or on Monday (UTC)"
+    )

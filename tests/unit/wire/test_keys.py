@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from chasquimq import given
 from chasquimq.wire.keys import (
     KEPT_GLOB,
     QueueKeys,
@@ -12,7 +13,6 @@ from chasquimq.wire.keys import (
     of_finished_job,
     of_unfinished_job,
     once_a_queue,
-    validate_queue_name,
 )
 
 KEYS = QueueKeys("emails")
@@ -74,7 +74,7 @@ def test_keys_are_values_of_the_name_alone():
 
 @pytest.mark.parametrize("name", ["a", "emails:eu", "Größe 漢字", " padded ", "x" * 512, "é" * 256])
 def test_ordinary_names_are_accepted_as_they_are(name):
-    assert validate_queue_name(name) == name
+    assert given.queue_name(name) == name
     assert QueueKeys(name).stream == f"{{chasqui:{name}}}:stream".encode()
 
 
@@ -96,14 +96,14 @@ def test_ordinary_names_are_accepted_as_they_are(name):
 )
 def test_other_names_are_refused_with_the_rule_they_break(name, error, words):
     with pytest.raises(error, match=words):
-        validate_queue_name(name)
+        given.queue_name(name)
     with pytest.raises(error, match=words):
         QueueKeys(name)
 
 
 def test_a_long_name_is_not_shown_in_full():
     with pytest.raises(ValueError, match="choose a shorter name") as caught:
-        validate_queue_name("x" * 100_000)
+        given.queue_name("x" * 100_000)
     assert len(str(caught.value)) < 250
 
 

@@ -1,9 +1,36 @@
--- Forget a consumer that has stopped, if nothing is pending under its name.
--- A consumer with pending entries stays: deleting it would delete its claims on them with it.
+-- Forget a consumer that has stopped, once nothing is pending under its name.
+-- Deleting it would delete its claims with it. So what it handed back is passed on first, to the consumer
+-- that asked last: whoever reads claims it there as well. If there is no other, those behind the last
+-- delivery that counts wait again. A consumer with other deliveries stays: their leases have to run out.
 -- KEYS    stream
--- ARGV    group consumer
+-- ARGV    group consumer idle_ms most
 -- RETURN  1 forgotten, 0 it still has deliveries
-local held = redis.call('XPENDING', stream, group, '-', '+', 1, consumer)
-if #held > 0 then return 0 end
+-- idle_ms is how long a delivery that was handed back counts as silent.
+local held = redis.call('XPENDING', stream, group, '-', '+', most, consumer)
+local other, least = nil, nil
+for _, info in ipairs(redis.call('XINFO', 'CONSUMERS', stream, group)) do
+  local facts = {}
+  for i = 1, #info, 2 do facts[info[i]] = info[i + 1] end
+  if facts.name ~= consumer and (not least or facts.idle < least) then
+    other, least = facts.name, facts.idle
+  end
+end
+
+local again = {}
+for at = #held, 1, -1 do
+  local entry_id, _, idle, deliveries = unpack(held[at])
+  if other and idle >= tonumber(idle_ms) then
+    redis.call('XCLAIM', stream, group, other, 0, entry_id,
+               'IDLE', idle, 'RETRYCOUNT', deliveries, 'JUSTID')
+  elseif not other and #held < tonumber(most) and deliveries == 0 and #again == #held - at then
+    again[#again + 1] = entry_id
+  end
+end
+if #again > 0 then
+  local before = redis.call('XREVRANGE', stream, '(' .. again[#again], '-', 'COUNT', 1)[1]
+  redis.call('XACK', stream, group, unpack(again))
+  redis.call('XGROUP', 'SETID', stream, group, before and before[1] or '0-0')
+end
+if #redis.call('XPENDING', stream, group, '-', '+', 1, consumer) > 0 then return 0 end
 redis.call('XGROUP', 'DELCONSUMER', stream, group, consumer)
 return 1
