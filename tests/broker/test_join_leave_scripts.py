@@ -158,6 +158,17 @@ def test_before_a_delivery_that_counts_nothing_of_the_only_consumer_can_wait_aga
     assert raw.held() == [Held(first, "c1", 0), Held(second, "c1", 1)]
 
 
+def test_what_was_acknowledged_and_is_still_there_does_not_come_again(run, raw, keys, leave):
+    """As another hand may do it; ours deletes what it acknowledges."""
+    handed, done = raw.delivered("c1", an_entry("j1"), an_entry("j2"))
+    handed_back(raw, "c1", handed)
+    raw.client.xack(keys.stream, GROUP, done)
+
+    assert run(leave("c1")) is False
+    assert raw.held() == [Held(handed, "c1", 0)]
+    assert raw.read("c2") == []
+
+
 def test_what_was_handed_back_is_passed_on_to_a_consumer_that_is_there(run, raw, leave):
     """Its count and its idle time stay: whoever reads next claims it."""
     begun, cut_off, unstarted = raw.delivered("c1", *map(an_entry, ("j1", "j2", "j3")))

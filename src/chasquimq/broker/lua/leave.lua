@@ -16,14 +16,23 @@ for _, info in ipairs(redis.call('XINFO', 'CONSUMERS', stream, group)) do
   end
 end
 
-local again = {}
+local again, is_again = {}, {}
 for at = #held, 1, -1 do
   local entry_id, _, idle, deliveries = unpack(held[at])
   if other and idle >= tonumber(idle_ms) then
     redis.call('XCLAIM', stream, group, other, 0, entry_id,
                'IDLE', idle, 'RETRYCOUNT', deliveries, 'JUSTID')
   elseif not other and #held < tonumber(most) and deliveries == 0 and #again == #held - at then
-    again[#again + 1] = entry_id
+    again[#again + 1], is_again[entry_id] = entry_id, true
+  end
+end
+-- What was acknowledged and stayed in the stream, as another hand may do, must not come again with them.
+for _, info in ipairs(#again > 0 and redis.call('XINFO', 'GROUPS', stream) or {}) do
+  local facts = {}
+  for i = 1, #info, 2 do facts[info[i]] = info[i + 1] end
+  local last = facts.name == group and facts['last-delivered-id'] or again[#again]
+  for _, entry in ipairs(redis.call('XRANGE', stream, again[#again], last, 'COUNT', #again + 1)) do
+    if not is_again[entry[1]] then return 0 end
   end
 end
 if #again > 0 then
