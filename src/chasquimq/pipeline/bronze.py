@@ -24,11 +24,12 @@ def events(source: DataFrame, batch: str) -> DataFrame:
 
 def gaps(bronze: DataFrame) -> DataFrame:
     """What is missing, and up to when: the next event that came in the same batch."""
-    in_order = ("entry_at", "entry_seq")
+    # From the last to the first: what follows a row is then what came before it, of which Spark
+    # keeps the least as it goes. The other way round it looks at all that follow, for each row.
     later = (
         Window.partitionBy("queue", "batch")
-        .orderBy(*in_order)
-        .rowsBetween(1, Window.unboundedFollowing)
+        .orderBy(F.desc("entry_at"), F.desc("entry_seq"))
+        .rowsBetween(Window.unboundedPreceding, -1)
     )
     is_event = F.col("event") != DATA_LOSS
     next_at = F.min(F.when(is_event, F.col("entry_at"))).over(later)
