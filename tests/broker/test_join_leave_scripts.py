@@ -169,6 +169,18 @@ def test_what_was_acknowledged_and_is_still_there_does_not_come_again(run, raw, 
     assert raw.read("c2") == []
 
 
+def test_what_nobody_was_given_yet_is_not_passed_over(run, raw, keys, leave):
+    """Somebody set the group back while the only consumer held more: what lies between waits."""
+    _, _, handed = raw.delivered("c1", *map(an_entry, ("j1", "j2", "j3")))
+    handed_back(raw, "c1", handed)
+    first, second, _ = raw.entry_ids()
+    raw.client.xack(keys.stream, GROUP, first, second)
+    raw.client.xgroup_setid(keys.stream, GROUP, "0-0")
+
+    assert run(leave("c1")) is False
+    assert raw.read("c2") == [first, second, handed]
+
+
 def test_what_was_handed_back_is_passed_on_to_a_consumer_that_is_there(run, raw, leave):
     """Its count and its idle time stay: whoever reads next claims it."""
     begun, cut_off, unstarted = raw.delivered("c1", *map(an_entry, ("j1", "j2", "j3")))

@@ -34,9 +34,19 @@ def test_it_can_be_remembered_for_another_time(run, keys, raw, add):
 
 def test_the_first_note_stays_until_it_is_replaced(run, keys, raw):
     assert run(runs.noted(keys, "r1")) is None
-    assert run(runs.begin(keys, "r1", "first", 600))
-    assert not run(runs.begin(keys, "r1", "second", 600))
-    assert run(runs.noted(keys, "r1")) == "first"
-    assert run(runs.note(keys, "r1", "third", 900))
+    assert run(runs.begin(keys, "r1", "the first", 600, step=2))
+    assert not run(runs.begin(keys, "r1", "second", 600, step=9))
+    assert run(runs.noted(keys, "r1")) == "the first"
+    assert run(runs.note(keys, "r1", "third", 900, step=2))
     assert run(runs.noted(keys, "r1")) == "third"
     assert raw.client.ttl(keys.run("r1")) == 900
+
+
+def test_one_that_is_behind_does_not_undo_what_another_has_come_to(run, keys):
+    run(runs.begin(keys, "r1", "begun", 600, step=2))
+    assert run(runs.note(keys, "r1", "done", 600, step=3))
+    assert not run(runs.note(keys, "r1", "half way", 600, step=2))
+    assert run(runs.noted(keys, "r1")) == "done"
+    assert run(runs.note(keys, "r1", "begun anew", 600, step=4))
+    assert not run(runs.note(keys, "r1", "done", 600, step=3))
+    assert run(runs.noted(keys, "r1")) == "begun anew"

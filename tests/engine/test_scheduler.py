@@ -14,6 +14,7 @@ from chasquimq.clock import ManualClock
 from chasquimq.config import SchedulerConfig
 from chasquimq.engine.repeating import Repeating
 from chasquimq.engine.scheduler import SchedulerRole
+from chasquimq.errors import ChasquiError
 from chasquimq.wire.envelope import decode
 from chasquimq.wire.keys import QueueKeys
 from chasquimq.wire.repeat import (
@@ -157,6 +158,26 @@ async def test_thousands_of_missed_windows_are_made_up_for_step_by_step(
     clock.advance(100)
     await scheduler.step()
     assert [job.created_at_ms for job in fired()][fires:] == [NOON + 100 * (missed + 1)]
+
+
+async def test_a_step_that_breaks_off_gives_no_windows_back(
+    scheduler, upsert, fired, clock, monkeypatch
+):
+    await upsert(a_spec(every_ms=100, missed_fires=MissedFiresPolicy.fire_all(1_500)))
+    clock.advance(100 * 3_000)
+    await scheduler.step()
+
+    def cut_off(*_, **__):
+        msg = "cut off"
+        raise ChasquiError(msg)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(repeats, "fire", cut_off)
+        with pytest.raises(ChasquiError, match="cut off"):
+            await scheduler.step()
+    for _ in range(3):
+        await scheduler.step()
+    assert [job.created_at_ms for job in fired()] == [NOON + 100 * n for n in range(1_500)]
 
 
 async def test_a_limit_and_an_end_are_kept(scheduler, upsert, fired, clock, server, keys):

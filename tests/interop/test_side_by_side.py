@@ -122,6 +122,22 @@ def test_one_promoter_leads_among_both_and_the_other_follows(pair, queue_name, k
     assert Counter(run.id for run in runs) == Counter([*ids, job_id])
 
 
+def test_one_that_stops_does_not_forget_what_is_pending_under_its_name(
+    either, queue_name, keys, server
+):
+    """So what a worker that leaves has in hand may be passed on to one of either kind."""
+    client, stream = server.client(), f"{{chasqui:{queue_name}}}:stream"
+    client.xgroup_create(stream, "default", "0", mkstream=True)
+    entry_id = client.xadd(stream, {"d": b"held by another"})
+    client.xreadgroup("default", "another", {stream: ">"}, count=1)
+    either.work(queue_name, consumer_id="staying", claim_min_idle_ms=LEASE_MS)
+    either.has_run(either.add(queue_name, "first", None))
+    client.xclaim(stream, "default", "staying", 0, [entry_id], justid=True)
+    either.ask("stop")
+    either.restart()
+    assert keys.consumers()["staying"] == 1
+
+
 def with_jobs_read_ahead(ours, queue, keys, count, lease_ms=LEASE_MS):
     """Let ours have begun four slow jobs and have read more of them, of `count`; ids by that."""
     quick = ours.add_bulk(queue, [job("quick", i) for i in range(500)])

@@ -186,6 +186,8 @@ def test_a_gap_makes_the_time_until_the_next_event_incomplete(spark, kept):
     lost = told(2_000, "data-loss", None, lost=25, reason="25 events are missing")
     rows, made, found = kept([
         *a_run(0, "a"),
+        # The last before it has the same id.
+        told(2_000, "progress", "a", progress=50),
         lost | {"event_at": None},
         *a_run(120_000, "b"),
         *a_run(240_000, "c"),

@@ -107,16 +107,25 @@ def remember(keys: QueueKeys, run_id: str, ttl_s: int) -> Call[bool]:
     return call("EXPIRE", keys.seen(run_id), ttl_s, read=bool)
 
 
-def begin(keys: QueueKeys, run_id: str, note: str, ttl_s: int) -> Call[bool]:
+def begin(keys: QueueKeys, run_id: str, note: str, ttl_s: int, *, step: int) -> Call[bool]:
     """Keep what is known of a run, unless something is; whether nothing was."""
-    return call("SET", keys.run(run_id), note, "NX", "EX", ttl_s, read=bool)
+    return call("SET", keys.run(run_id), f"{step} {note}", "NX", "EX", ttl_s, read=bool)
 
 
-def note(keys: QueueKeys, run_id: str, note: str, ttl_s: int) -> Call[bool]:
-    """Replace what is known of a run."""
-    return call("SET", keys.run(run_id), note, "EX", ttl_s, read=bool)
+def note(keys: QueueKeys, run_id: str, note: str, ttl_s: int, *, step: int) -> Call[bool]:
+    """Replace what is known of a run, unless that is of a later step; whether it was replaced."""
+    return scripts.NOTE.call(
+        {"run": keys.run(run_id)},
+        {"step": step, "note": note, "ttl_s": ttl_s},
+        read=bool,
+        repeatable=True,
+    )
 
 
 def noted(keys: QueueKeys, run_id: str) -> Call[str | None]:
     """What is known of a run, None if nothing is."""
-    return call("GET", keys.run(run_id), read=lambda reply: reply and reply.decode())
+    return call(
+        "GET",
+        keys.run(run_id),
+        read=lambda reply: reply and reply.decode().partition(" ")[2],
+    )

@@ -49,9 +49,9 @@ class SchedulerRole(Role):
         self._keys = QueueKeys(config.queue_name)
         self._was_leader: bool | None = None
         self._unreadable: set[str] = set()
-        # Specs that make up for more windows than one step fires: where each stands, and how many
-        # are left. Who takes over half way begins with the whole number anew.
-        self._catching_up: dict[bytes, tuple[int, int]] = {}
+        # Specs that make up for more windows than one step fires: how many are left, by the window
+        # at which the spec stands. Who takes over half way begins with the whole number anew.
+        self._catching_up: dict[bytes, dict[int, int]] = {}
         self.fired = 0
 
     def __repr__(self) -> str:
@@ -112,7 +112,11 @@ class SchedulerRole(Role):
             return
         windows = () if stored.is_paused else plan.windows_ms
         if plan.left and plan.next_ms is not None:
-            self._catching_up[stored.raw_key] = plan.next_ms, plan.left
+            # Both, until the next step shows whether the server has carried this one out.
+            before = self._left(stored)
+            self._catching_up[stored.raw_key] = {plan.next_ms: plan.left} | (
+                {} if before is None else {stored.due_ms: before}
+            )
         fired = await self.connection.run(
             repeats.fire(
                 self._keys,
@@ -123,6 +127,8 @@ class SchedulerRole(Role):
                 telling=Telling(now_ms, self._events_cap()),
             )
         )
+        if not plan.left:
+            self._catching_up.pop(stored.raw_key, None)
         self.fired += fired.count
         if not fired.was_ours:
             log.info("spec %s was fired by another scheduler", stored.key)
@@ -130,10 +136,10 @@ class SchedulerRole(Role):
     def _plan(self, stored: StoredSpec, spec: RepeatableSpec, now_ms: int) -> Plan:
         if stored.is_paused:
             spec = replace(spec, missed_fires=MissedFiresPolicy.skip())
-        standing_ms, left = self._catching_up.pop(stored.raw_key, (None, None))
-        if standing_ms != stored.due_ms:
-            left = None
-        return cadence.plan(spec, stored.due_ms, now_ms, left=left)
+        return cadence.plan(spec, stored.due_ms, now_ms, left=self._left(stored))
+
+    def _left(self, stored: StoredSpec) -> int | None:
+        return self._catching_up.get(stored.raw_key, {}).get(stored.due_ms)
 
     def _job(self, stored: StoredSpec, spec: RepeatableSpec, window_ms: int) -> NewJob:
         job_id = fire_id(stored.job_id or stored.key, window_ms)

@@ -200,7 +200,8 @@ class Backfill:
         if last is not None:
             self._note(links, first)
             return first
-        links.run(self._keys, runs.begin(self._keys, self.run_id, first.as_json(), RECORD_TTL_S))
+        begin = runs.begin(self._keys, self.run_id, first.as_json(), RECORD_TTL_S, step=first.step)
+        links.run(self._keys, begin)
         # Another driver may have been quicker: then its cut is the one that counts.
         kept = links.run(self._keys, runs.noted(self._keys, self.run_id))
         return first if kept is None else Record.from_json(kept)
@@ -250,8 +251,10 @@ class Backfill:
             raise BackfillError(msg)
 
     def _note(self, links: Links, record: Record) -> None:
-        call = runs.note(self._keys, self.run_id, record.as_json(), RECORD_TTL_S)
-        links.run(self._keys, call)
+        text = record.as_json()
+        links.run(
+            self._keys, runs.note(self._keys, self.run_id, text, RECORD_TTL_S, step=record.step)
+        )
 
     def _cut_now(self) -> dict[str, str | None]:
         cut = {name: self._spark.conf.get(name, None) for name in _CUT}

@@ -26,9 +26,10 @@ def gaps(bronze: DataFrame) -> DataFrame:
     """What is missing, and up to when: the next event that came in the same batch."""
     # From the last to the first: what follows a row is then what came before it, of which Spark
     # keeps the least as it goes. The other way round it looks at all that follow, for each row.
+    # What is missing stands under the id of the last event before it, which does not follow it.
     later = (
         Window.partitionBy("queue", "batch")
-        .orderBy(F.desc("entry_at"), F.desc("entry_seq"))
+        .orderBy(F.desc("entry_at"), F.desc("entry_seq"), F.desc(F.col("event") == DATA_LOSS))
         .rowsBetween(Window.unboundedPreceding, -1)
     )
     is_event = F.col("event") != DATA_LOSS

@@ -93,7 +93,7 @@ class Lake:
             reader = reader.schema(table.schema)
         try:
             frame = reader.load(self.where(table.name))
-            return table.select(frame)
+            return table.padded(frame)
         except AnalysisException as error:
             if error.getCondition() not in {"PATH_NOT_FOUND", "DELTA_TABLE_NOT_FOUND"}:
                 raise

@@ -75,7 +75,7 @@ def check_runs(runs: DataFrame) -> None:
         {
             "no negative durations": "waited_ms < 0 OR ran_us < 0",
             "attempts count from 1": "attempt < 1 OR life < 1",
-            "only a failure has a sequel": "then IS NOT NULL AND outcome != 'failed'",
+            "only a failure has a sequel": "`then` IS NOT NULL AND outcome != 'failed'",
         },
     )
 

@@ -14,7 +14,7 @@ from chasquimq.errors import ConfigError
 from chasquimq.pipeline.sources import FileSeen
 
 RECORD_TTL_S = 30 * 24 * 3_600
-"""How long it is kept after the last look; longer than the sink remembers what it added."""
+"""How long it is kept after it last changed; longer than the sink remembers what it added."""
 # A run id of the user's has none of it, or two runs could be one to the sink.
 _ANEW = " anew "
 # Beyond these only the digest tells a change, not which file it was.
@@ -45,6 +45,11 @@ class Record:
     def run_id(self, name: str) -> str:
         """Under which the sink remembers what it added."""
         return name if self.generation == 1 else f"{name}{_ANEW}{self.generation}"
+
+    @property
+    def step(self) -> int:
+        """Which of two records of a run is the later: of a later generation, or done."""
+        return 2 * self.generation + self.is_done
 
     def as_json(self) -> str:
         """As it is kept."""

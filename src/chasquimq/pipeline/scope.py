@@ -1,6 +1,5 @@
 """Which folders of a table a step is about."""
 
-import functools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import date
@@ -9,6 +8,7 @@ from typing import Self
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
 
+_SEPARATOR = "\x1f"
 _DAY_MS = 86_400_000
 _EPOCH = date(1970, 1, 1).toordinal()
 
@@ -35,14 +35,19 @@ class Scope:
         return len(self.folders or ())
 
     def holds(self, queue: Column, folder: Column) -> Column:
-        """Whether a row is in it; where both columns are folders, Spark opens no others."""
+        """Whether a row is in it.
+
+        Written so that Spark skips folders, and flat, however many there are: by each column alone,
+        then exactly, which takes no more where there is one queue.
+        """
         if self.folders is None:
             return F.expr("true")
-        names: dict[str, list[str]] = {}
-        for each, name in sorted(self.folders):
-            names.setdefault(each, []).append(name)
-        within = ((queue == each) & folder.isin(*some) for each, some in names.items())
-        return functools.reduce(Column.__or__, within, F.expr("false"))
+        queues, names = map(sorted, map(set, zip(*self.folders, strict=True))) if self else ((), ())
+        by_each = queue.isin(*queues) & folder.isin(*names)
+        if len(queues) < 2:  # noqa: PLR2004 -- one, or none
+            return by_each
+        pairs = [_SEPARATOR.join(each) for each in sorted(self.folders)]
+        return by_each & F.concat_ws(_SEPARATOR, queue, folder).isin(*pairs)
 
     def days(self) -> "Scope":
         """The days that hours are in."""

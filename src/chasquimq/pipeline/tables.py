@@ -13,6 +13,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from chasquimq.errors import QualityError
 from chasquimq.spark import schemas
 from chasquimq.spark.schemas import Column, struct
 
@@ -52,8 +53,18 @@ class Table:
     def select(self, frame: DataFrame) -> DataFrame:
         """The frame as this table: its columns, in its order, of its types, and no other.
 
-        By one call: one for each column would be a third of all calls to Java of a batch.
+        By one call: one for each column would be a third of all calls to Java of a batch. `to`
+        makes a column of nulls of one that is missing, which is right only for what an older
+        version wrote: see `padded`.
         """
+        missing = [name for name in self.names if name not in frame.columns]
+        if missing:
+            msg = f"a frame for table {self.name!r} lacks the columns {', '.join(missing)}"
+            raise QualityError(msg)
+        return self.padded(frame)
+
+    def padded(self, frame: DataFrame) -> DataFrame:
+        """The same, with nulls for columns that are missing."""
         return frame.to(self.schema)
 
 

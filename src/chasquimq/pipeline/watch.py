@@ -35,7 +35,7 @@ class Progress:
 
 
 class Watch:
-    """Looks on while the tasks add: says how far they are, and keeps the record alive."""
+    """Looks on while the tasks add: says how far they are, and notes it."""
 
     def __init__(
         self,
@@ -82,6 +82,8 @@ class Watch:
 
     def _note(self, links: Links) -> int:
         done = links.run(self._keys, runs.added(self._keys, self._record.run_id(self._name)))
-        note = replace(self._record, added=done).as_json()
-        links.run(self._keys, runs.note(self._keys, self._name, note, RECORD_TTL_S))
+        if done != self._record.added:
+            self._record = replace(self._record, added=done)
+            text, step = self._record.as_json(), self._record.step
+            links.run(self._keys, runs.note(self._keys, self._name, text, RECORD_TTL_S, step=step))
         return done

@@ -30,9 +30,13 @@ end
 for _, info in ipairs(#again > 0 and redis.call('XINFO', 'GROUPS', stream) or {}) do
   local facts = {}
   for i = 1, #info, 2 do facts[info[i]] = info[i + 1] end
-  local last = facts.name == group and facts['last-delivered-id'] or again[#again]
-  for _, entry in ipairs(redis.call('XRANGE', stream, again[#again], last, 'COUNT', #again + 1)) do
-    if not is_again[entry[1]] then return 0 end
+  if facts.name == group then
+    local last = facts['last-delivered-id']
+    for _, entry in ipairs(redis.call('XRANGE', stream, again[#again], last, 'COUNT', #again + 1)) do
+      if not is_again[entry[1]] then return 0 end
+    end
+    -- Nor may what nobody was given yet be passed over, where somebody had set the group back before.
+    if #redis.call('XRANGE', stream, '(' .. last, '(' .. again[#again], 'COUNT', 1) > 0 then return 0 end
   end
 end
 if #again > 0 then
