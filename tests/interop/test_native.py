@@ -112,6 +112,9 @@ def test_specs_of_one_are_listed_fired_and_removed_by_the_other(pair, queue_name
     key = call(writer, queue_name, "upsert_repeatable", nightly)
     assert key == "nightly::cron:0 2 * * *:Europe/London"
     listed = [without_nones(call(each, queue_name, "list_repeatable", 10)) for each in pair]
+    for meta in (each for found in listed for each in found):
+        # Ours alone tells these too.
+        assert (meta.pop("paused", False), meta.pop("fired", 0)) == (False, 0)
     assert listed[0] == listed[1]
     assert [meta["key"] for meta in listed[0]] == ["mine", key]
     assert listed[0][1]["missed_fires"] == {"kind": "fire-all", "max_catchup": 3}

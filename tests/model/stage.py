@@ -39,7 +39,7 @@ OPERATIONS: list[Operation] = []
 def operation(
     *, weight: int = 1, when: Callable[[Any], object] = lambda _: True, **arguments: Any
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a method an operation; `weight` is how often it is chosen among those that can be."""
+    """Make a method an operation; `weight` is how often it is tried among all."""
 
     def register(run: Callable[..., None]) -> Callable[..., None]:
         OPERATIONS.append(Operation(run, weight, when, arguments))

@@ -27,7 +27,7 @@ def test_a_queue_does_what_its_model_says(stage):
         lambda: QueueMachine(stage),
         settings=settings(
             max_examples=effort(80, 4_000),
-            stateful_step_count=effort(40, 80),
+            stateful_step_count=effort(80, 160),
             deadline=None,
             suppress_health_check=list(HealthCheck),
             phases=effort((Phase.generate,), (Phase.generate, Phase.shrink)),

@@ -187,7 +187,7 @@ def test_a_gap_makes_the_time_until_the_next_event_incomplete(spark, kept):
     rows, made, found = kept([
         *a_run(0, "a"),
         # The last before it has the same id.
-        told(2_000, "progress", "a", progress=50),
+        told(2_000, "drained", None),
         lost | {"event_at": None},
         *a_run(120_000, "b"),
         *a_run(240_000, "c"),
