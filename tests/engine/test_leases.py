@@ -69,6 +69,23 @@ def deliver(scene):
     return deliver
 
 
+def test_a_delivery_is_surely_ours_until_its_lease_may_be_out(scene, make_leases, deliver, clock):
+    leases = make_leases("c-1")
+    kept, taken = deliver("c-1", 2)
+    leases.take(kept)
+    leases.take(taken)
+    clock.advance(LEASE_MS * 2 / 3 - 1)
+    assert leases.is_sure(kept, clock.monotonic_us())
+    clock.advance(1)
+    assert not leases.is_sure(kept, clock.monotonic_us())
+    scene.client.xclaim(scene.keys.stream, "default", "c-2", 0, [taken])
+    leases.step()
+    assert leases.is_sure(kept, clock.monotonic_us())
+    assert not leases.is_sure(taken, clock.monotonic_us())
+    leases.drop(kept)
+    assert not leases.is_sure(kept, clock.monotonic_us())
+
+
 def test_a_lease_is_renewed_once_a_third_of_its_time_has_passed(scene, make_leases, deliver, clock):
     leases = make_leases("c-1")
     (entry_id,) = deliver("c-1")

@@ -43,7 +43,7 @@ class Desk:
             self._handle,
             concurrency=self.config.concurrency,
             clock=self.clock,
-            on_start=lambda run: None,
+            begin=lambda run, now_us: True,
             on_outcome=lambda run, outcome, duration_us: None,
         )
         self.leases = Leases(
@@ -330,6 +330,13 @@ async def test_after_a_break_the_next_step_looks_for_deliveries_that_got_lost_wi
     await other.reader.step()
     (run,) = await started(other, 1)
     assert run.attempt == 1
+
+
+async def test_strays_of_a_group_that_is_gone_again_are_none(scene, desk):
+    own = await desk()
+    scene.client.xgroup_destroy(scene.keys.stream, "default")
+    await own.reader.return_strays()
+    assert scene.client.xinfo_groups(scene.keys.stream) == []
 
 
 async def test_what_was_handed_back_loses_no_delivery_when_strays_are_looked_for(scene, desk):

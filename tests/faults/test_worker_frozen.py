@@ -5,6 +5,7 @@ import signal
 import pytest
 
 from chasquimq.metrics import JobOutcome
+from tests.support.eventually import eventually
 
 LEASE_MS = 300
 
@@ -66,3 +67,49 @@ async def test_a_job_that_a_frozen_worker_was_given_and_did_not_see_runs_elsewhe
     assert sorted(ran) == ["hold", "unseen"]
     assert [report["name"] for report in frozen.told("started")] == ["hold"]
     assert scene.is_empty()
+
+
+async def test_a_job_that_a_frozen_worker_had_read_and_not_begun_is_not_begun_when_it_wakes(
+    scene, start_worker
+):
+    await scene.queue.add_bulk([{"name": "freeze", "data": 1}, {"name": "behind", "data": 2}])
+    options = {"claim_min_idle_ms": LEASE_MS}
+    frozen = await start_worker(scene, concurrency=2, **options)
+    await frozen.until("started", name="freeze")
+    ran = []
+
+    async def rescue(job):
+        ran.append(job.name)
+
+    async with scene.working(rescue, **options) as sink:
+        await sink.take(JobOutcome, 2)
+        frozen.send(signal.SIGCONT)
+        await frozen.until("ended", name="freeze")
+        frozen.send(signal.SIGTERM)
+        assert await frozen.ended() == 0
+    assert sorted(ran) == ["behind", "freeze"]
+    assert [report["name"] for report in frozen.told("started")] == ["freeze"]
+    assert scene.is_empty()
+
+
+async def test_a_job_that_a_frozen_worker_had_read_and_not_begun_runs_if_nobody_took_it(
+    scene, start_worker
+):
+    await scene.queue.add_bulk([{"name": "freeze", "data": 1}, {"name": "behind", "data": 2}])
+    frozen = await start_worker(scene, concurrency=2, claim_min_idle_ms=LEASE_MS)
+    await frozen.until("started", name="freeze")
+    (entry_id,) = [
+        row["message_id"]
+        for row in scene.client.xpending_range(scene.keys.stream, "default", "-", "+", 2)
+    ][1:]
+    await eventually(
+        lambda: scene.client.xpending_range(
+            scene.keys.stream, "default", entry_id, entry_id, 1, idle=LEASE_MS
+        )
+    )
+    frozen.send(signal.SIGCONT)
+    await frozen.until("ended", name="behind")
+    await eventually(scene.is_empty)
+    assert len(frozen.told("started", name="behind")) == 1
+    frozen.send(signal.SIGTERM)
+    assert await frozen.ended() == 0

@@ -62,6 +62,8 @@ class Play:
         match job.name:
             case "die":
                 os.kill(os.getpid(), signal.SIGKILL)
+            case "freeze" if job.attempt == 1:
+                os.kill(os.getpid(), signal.SIGSTOP)
             case "hold" | "hold-and-fail":
                 await self._released.wait()
             case "stubborn":

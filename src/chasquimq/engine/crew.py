@@ -18,7 +18,7 @@ from chasquimq.broker.url import Target
 from chasquimq.clock import SYSTEM_CLOCK, Clock
 from chasquimq.config import ConsumerConfig
 from chasquimq.engine.acker import Acker
-from chasquimq.engine.admission import NO_NAMES
+from chasquimq.engine.admission import NO_NAMES, Run
 from chasquimq.engine.executor import Executor, Handler
 from chasquimq.engine.gate import Gate, Tell, tell_nobody
 from chasquimq.engine.intake import MakeIntake, intake
@@ -100,7 +100,7 @@ class Crew:
             handler,
             concurrency=config.concurrency,
             clock=clock,
-            on_start=self._teller.active,
+            begin=self._begin,
             on_outcome=settlement.settle,
         )
         self._reader = self._made_reader(settlement, make_intake, retry_by_name)
@@ -164,6 +164,18 @@ class Crew:
             make_intake=make_intake,
             retry_by_name=retry_by_name,
         )
+
+    def _begin(self, run: Run, now_us: int) -> bool:
+        """Whether a run may begin now. Else it begins when the server says that it is still ours.
+
+        A worker that stood still, or was cut off, for a lease wakes up with jobs that it had read
+        and not begun, and that others have begun meanwhile.
+        """
+        if self._leases.is_sure(run.delivery.entry_id, now_us):
+            self._teller.active(run)
+            return True
+        self._beside(self._reader.confirm(run, self._main), name="doubt")
+        return False
 
     def _scheduler(self) -> SchedulerRole:
         config = replace(self._config.scheduler, queue_name=self._config.queue_name)

@@ -59,14 +59,18 @@ class Executor:
         *,
         concurrency: int,
         clock: Clock,
-        on_start: Callable[[Run], None],
+        begin: Callable[[Run, int], bool],
         on_outcome: Callable[[Run, Outcome, int], None],
     ) -> None:
-        """`on_start` and `on_outcome` are called on the event loop and must not block."""
+        """`begin` and `on_outcome` are called on the event loop and must not block.
+
+        `begin` is told of a run and the time before its handler is called. If it says no the run is
+        not ours to begin any more, and whoever said so sees to it.
+        """
         self._handler = handler
         self._concurrency = concurrency
         self._clock = clock
-        self._on_start = on_start
+        self._begin = begin
         self._on_outcome = on_outcome
         self._waiting: deque[Run] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
@@ -180,27 +184,19 @@ class Executor:
                 await self._rest(slot)
                 turn_began = now_us()
             run = waiting.popleft()
-            began = running[run] = now_us()
-            self._on_start(run)
+            began = now_us()
+            if not self._begin(run, began):
+                self._changed.set()
+                continue
+            running[run] = began
             outcome: Outcome
             try:
                 value = await _InContext(
                     self._base_context.copy(), self._handler(run), self._on_suspension
                 )
                 outcome = _NOTHING if value is None else Ok(value)
-            except asyncio.CancelledError as error:
-                if self._is_cut:
-                    self._cut_off.append(run)
-                    raise
-                # The handler cancelled itself, or let a cancellation of its own making escape: that
-                # is a failure of this job.
-                outcome = _failed(error, is_panic=True)
-            except Exception as error:  # noqa: BLE001 -- whatever a handler raises is an outcome
-                outcome = _raised(error)
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:  # noqa: BLE001 -- a `sys.exit` must not end other jobs
-                outcome = _failed(error, is_panic=True)
+            except BaseException as error:  # noqa: BLE001 -- whatever it raises is an outcome
+                outcome = self._raised(run, error)
             finally:
                 del running[run]
                 self.finished += 1
@@ -210,6 +206,21 @@ class Executor:
             if ended - turn_began > _TURN_US or slot.cancelling():
                 await self._unhurt(slot, asyncio.sleep(0))
                 turn_began = now_us()
+
+    def _raised(self, run: Run, error: BaseException) -> Outcome:
+        """What it means that a handler raised this; raises it, if it is not meant for the job."""
+        if isinstance(error, RateLimitError):
+            return Postponed(error.retry_after_ms)
+        if isinstance(error, Exception):
+            return _failed(error)
+        if isinstance(error, asyncio.CancelledError) and self._is_cut:
+            self._cut_off.append(run)
+            raise error
+        if isinstance(error, KeyboardInterrupt):
+            raise error
+        # It cancelled itself, or let a cancellation of its own making escape: a failure of this
+        # job. So is a `sys.exit`, which must not end other jobs.
+        return _failed(error, is_panic=True)
 
     async def _rest(self, slot: "asyncio.Task[None]") -> None:
         """Do nothing until woken."""
@@ -268,12 +279,6 @@ class _InContext(Awaitable[bytes | None]):
         except StopIteration as done:
             result: bytes | None = done.value
             return result
-
-
-def _raised(error: Exception) -> Outcome:
-    if isinstance(error, RateLimitError):
-        return Postponed(error.retry_after_ms)
-    return _failed(error)
 
 
 def _failed(error: BaseException, *, is_panic: bool = False) -> Failed:

@@ -48,6 +48,8 @@ class Leases:
         self._consumer = consumer
         self.interval_us = lease_ms * 1_000 // 3
         """Deliveries that were not renewed for this long are."""
+        # A reply may have been under way for an interval before what it held was taken.
+        self._sure_us = lease_ms * 1_000 - self.interval_us
         self._clock = clock
         # Shared between the event loop and the thread; single operations on a dict are atomic. A
         # cell holds the instant of the last renewal and whether the lease is ours. The thread
@@ -77,6 +79,11 @@ class Leases:
         """A delivery was read just now; one that is in hand already is ours (again)."""
         self._given_up.discard(entry_id)
         self._held[entry_id] = [self._clock.monotonic_us(), _OURS]
+
+    def is_sure(self, entry_id: bytes, now_us: int) -> bool:
+        """Whether nobody else can have the entry now, by our own clock and what we were told."""
+        cell = self._held.get(entry_id)
+        return cell is not None and cell[1] == _OURS and now_us - cell[0] < self._sure_us
 
     def drop(self, entry_id: bytes) -> None:
         """A delivery was settled or handed back: let its lease run out."""

@@ -23,7 +23,7 @@ from chasquimq.engine.intake import MakeIntake, intake
 from chasquimq.engine.leases import Leases
 from chasquimq.engine.role import Role
 from chasquimq.engine.teller import Teller
-from chasquimq.errors import ConfigError, ServerReplyError
+from chasquimq.errors import ChasquiError, ConfigError, ServerReplyError
 from chasquimq.metrics import ReaderBatch, report
 from chasquimq.wire.keys import QueueKeys
 from chasquimq.wire.retry import RetryOverride
@@ -91,7 +91,7 @@ class Reader(Role):
         other = await self.connection.run(stream.join(self._keys, self._config.group))
         if other:
             raise ConfigError(other_group(self._keys.name, other))
-        pending = await self.connection.run(self._pending_call())
+        pending = await self._pending(self.connection)
         self._inherited = {each.entry_id: each.deliveries for each in pending}
         is_paused = await self.connection.run(pause.is_paused(self._keys))
         self._gate.set_pause(queue=is_paused)
@@ -123,7 +123,7 @@ class Reader(Role):
         deliveries = taken.deliveries
         self.last_read_us = self._clock.monotonic_us()
         if deliveries and self.last_read_us - asked_us >= self._leases.interval_us:
-            deliveries = await self._still_ours(deliveries)
+            deliveries = await self._still_ours(deliveries, self.connection)
         if taken.is_paused:
             await self._begin_pause(deliveries)
         elif not self._gate.is_open:
@@ -163,7 +163,7 @@ class Reader(Role):
         their lease to run out, and count as a run that never was.
         """
         connection = helper or self.connection
-        pending = await connection.run(self._pending_call())
+        pending = await self._pending(connection)
         self._leases.forget_given_up(but={each.entry_id for each in pending})
         strays = [each for each in pending if self._is_stray(each)]
         if strays:
@@ -186,8 +186,15 @@ class Reader(Role):
             or self._inherited.get(entry_id) == pending.deliveries
         )
 
-    def _pending_call(self) -> Call[list[Delivery]]:
-        return stream.pending(self._keys, self._config.group, self._config.consumer_id)
+    async def _pending(self, connection: Connection) -> list[Delivery]:
+        """What is ours by the server's book: nothing, if the group is gone again."""
+        call = stream.pending(self._keys, self._config.group, self._config.consumer_id)
+        try:
+            return await connection.run(call)
+        except ServerReplyError as error:
+            if error.kind != "NOGROUP":
+                raise
+            return []
 
     def hand_back_call(self, deliveries: list[Delivery]) -> Call[int]:
         """The call that gives unstarted deliveries to whoever reads next."""
@@ -290,14 +297,35 @@ class Reader(Role):
         finally:
             self.blocked_on = None
 
-    async def _still_ours(self, deliveries: list[Delivery]) -> list[Delivery]:
+    async def confirm(self, run: Run, helper: Connection) -> None:
+        """Let a run begin after all if it is still ours by the server's book; else forget it.
+
+        It stays in hand meanwhile: should our own reads be given it again, it is not run twice.
+        """
+        delivery = run.delivery
+        try:
+            is_ours = bool(await self._still_ours([delivery], helper))
+            if is_ours and self._gate.is_open:
+                self._leases.take(delivery.entry_id)
+                self._executor.submit(run)
+                return
+            self._leases.drop(delivery.entry_id)
+            if is_ours:
+                await helper.run(self.hand_back_call([delivery]))
+        except ChasquiError as error:
+            self._leases.drop(delivery.entry_id)
+            log.debug("entry %s waits for its lease: %s", delivery.entry_id.decode(), error)
+
+    async def _still_ours(
+        self, deliveries: list[Delivery], connection: Connection
+    ) -> list[Delivery]:
         """Leave out what another worker took over before we looked at the reply.
 
         A reply that waits for a blocked event loop holds deliveries that nobody renews.
         """
         entry_ids = [each.entry_id for each in deliveries]
         call = stream.renew(self._keys, self._config.group, self._config.consumer_id, entry_ids)
-        lost = await self.connection.run(call)
+        lost = await connection.run(call)
         return [each for each in deliveries if each.entry_id not in set(lost)]
 
     def _hand_on(self, deliveries: list[Delivery]) -> None:

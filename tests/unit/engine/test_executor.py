@@ -16,6 +16,8 @@ class Bench:
 
     def __init__(self, handler, concurrency, clock):
         self.clock = clock
+        self.asked = []
+        self.refused = set()
         self.started = []
         self.outcomes = {}
         self._news = asyncio.Event()
@@ -23,9 +25,16 @@ class Bench:
             handler,
             concurrency=concurrency,
             clock=clock,
-            on_start=self.started.append,
+            begin=self._on_begin,
             on_outcome=self._on_outcome,
         )
+
+    def _on_begin(self, run, now_us):
+        self.asked.append((run, now_us))
+        if run in self.refused:
+            return False
+        self.started.append(run)
+        return True
 
     def _on_outcome(self, run, outcome, duration_us):
         self.outcomes[run] = (outcome, duration_us)
@@ -172,6 +181,22 @@ async def test_runs_start_in_the_order_they_came(make):
     runs = [a_run(n) for n in range(20)]
     await bench.run(*runs)
     assert bench.started == runs
+
+
+async def test_a_run_that_may_not_begin_is_left_out_and_makes_room(make):
+    ran = []
+
+    async def handler(run):
+        ran.append(run)
+
+    bench = make(handler)
+    runs = [a_run() for _ in range(3)]
+    bench.refused.add(runs[1])
+    bench.executor.submit(runs[1])
+    await bench.run(runs[0], runs[2])
+    assert ran == [runs[0], runs[2]]
+    assert bench.executor.free == 1
+    assert {now_us for _, now_us in bench.asked} == {bench.clock.monotonic_us()}
 
 
 async def test_the_duration_is_that_of_the_handler_alone(make):
