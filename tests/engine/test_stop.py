@@ -87,6 +87,13 @@ async def test_nothing_is_read_after_the_stop(scene, gate):
     assert gate.begun == [1]
 
 
+def has_read_ahead(scene, crew):
+    """Whether it has five in hand; lets it read as after a burst of fast jobs."""
+    crew._reader._ahead = 64
+    crew._executor.nudge()
+    return len(scene.pending()) == 5
+
+
 @pytest.mark.parametrize("has_backlog", [True, False], ids=["backlog", "no backlog"])
 async def test_what_was_read_and_not_started_goes_back_at_once_and_uncounted(
     scene, gate, has_backlog
@@ -96,9 +103,7 @@ async def test_what_was_read_and_not_started_goes_back_at_once_and_uncounted(
     worker = scene.worker(gate, concurrency=1, claim_min_idle_ms=600_000)
     working = asyncio.create_task(worker.run())
     await eventually(lambda: gate.begun)
-    worker._crew._reader._ahead = 64  # as after a burst of fast jobs
-    worker._crew._executor.nudge()
-    await eventually(lambda: len(scene.pending()) == 5)
+    await eventually(lambda: has_read_ahead(scene, worker._crew))
     if has_backlog:
         worker._crew._reader._ahead = 0
         await scene.queue.add_bulk([{"name": "n", "data": n} for n in range(2)])
@@ -116,9 +121,7 @@ async def test_a_slot_that_becomes_free_after_the_stop_starts_nothing(scene, gat
     worker = scene.worker(gate, concurrency=1)
     working = asyncio.create_task(worker.run())
     await eventually(lambda: gate.begun)
-    worker._crew._reader._ahead = 64
-    worker._crew._executor.nudge()
-    await eventually(lambda: len(scene.pending()) == 5)
+    await eventually(lambda: has_read_ahead(scene, worker._crew))
     await worker.close()
     gate.open()
     await soon(working)
@@ -137,8 +140,7 @@ async def test_a_consumer_that_is_cancelled_hands_back_what_it_did_not_start(sce
     consumer = Crew(parse_url(scene.server.socket_url), config, handler)
     working = asyncio.create_task(consumer.run(asyncio.Event()))
     await eventually(lambda: gate.begun)
-    consumer._reader._ahead = 64
-    consumer._executor.nudge()
+    await eventually(lambda: has_read_ahead(scene, consumer))
     await eventually(lambda: consumer._executor.waiting == 4)
     await eventually(lambda: consumer._reader.blocked_on)
     working.cancel()  # an open read is cut off, and must not take what goes back
@@ -279,9 +281,7 @@ async def test_a_worker_that_hands_jobs_back_leaves_the_group_while_others_wait(
     worker = scene.worker(gate, concurrency=1, consumer_id="c-1")
     working = asyncio.create_task(worker.run())
     await eventually(lambda: gate.begun)
-    worker._crew._reader._ahead = 64  # as after a burst of fast jobs
-    worker._crew._executor.nudge()
-    await eventually(lambda: len(scene.pending()) == 5)
+    await eventually(lambda: has_read_ahead(scene, worker._crew))
     worker._crew._reader._ahead = 0
     await eventually(lambda: worker._crew._reader.blocked_on is None)
     await scene.queue.add_bulk([{"name": "n", "data": n} for n in range(2)])
