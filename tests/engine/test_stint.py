@@ -62,6 +62,18 @@ async def test_a_stint_ends_when_nothing_comes_and_leaves_nothing(scene, stint):
     assert NAME not in scene.consumers()
 
 
+async def test_a_stint_does_not_end_between_jobs_that_take_longer_than_it_lingers(scene, stint):
+    await add(scene, 3)
+    ran = []
+
+    async def slowly(job):
+        await asyncio.sleep(0.02)
+        ran.append(job.data)
+
+    assert await stint(slowly, concurrency=1, linger_ms=1) is StintEnd.DRY
+    assert sorted(ran) == [0, 1, 2]
+
+
 async def test_a_stint_takes_no_more_than_it_may(scene, stint):
     await add(scene, 20)
     ran = []

@@ -96,14 +96,16 @@ class StintIntake:
         self._new = intake(connection, keys, unclaiming, clock)
         self._is_first = self._is_recovering = True
         self._left = terms.most
-        self._last_found_us = self._late_us = 0
+        self._late_us = 0
+        # Since when reads have found nothing while nothing ran; 0 if the last one was no such read.
+        self._dry_since_us = 0
 
     async def take(self, room: int, *, block_ms: int, may_go_on: Callable[[], bool]) -> Taken:
         """One entry that was delivered before, or at most `room` new ones."""
+        asked_us = self._clock.monotonic_us()
         if self._is_first:
-            # Not before: the worker has to connect first, which may take longer than it may linger.
-            self._last_found_us = self._clock.monotonic_us()
-            self._late_us = self._last_found_us + self._terms.longest_ms * 1_000
+            # Not before: the worker has to connect first.
+            self._late_us = asked_us + self._terms.longest_ms * 1_000
         end = await self._reason_to_end()
         if end is not None:
             if end is not StintEnd.DISMISSED:
@@ -116,12 +118,12 @@ class StintIntake:
         if self._is_recovering:
             taken = await self._recover(may_go_on)
             if taken.deliveries or taken.is_paused or not may_go_on():
-                return self._noted(taken)
+                return self._noted(taken, asked_us)
             self._is_recovering = False
         taken = await self._new.take(
             min(room, self._left), block_ms=min(block_ms, _SLICE_MS), may_go_on=may_go_on
         )
-        return self._noted(taken)
+        return self._noted(taken, asked_us)
 
     def look_again(self) -> None:
         """Look for what was delivered before, with the next read."""
@@ -164,14 +166,16 @@ class StintIntake:
         now_us = self._clock.monotonic_us()
         if now_us >= self._late_us:
             return StintEnd.LATE
-        if now_us - self._last_found_us >= self._terms.linger_ms * 1_000:
+        if self._dry_since_us and now_us - self._dry_since_us >= self._terms.linger_ms * 1_000:
             return StintEnd.DRY
         return None
 
-    def _noted(self, taken: Taken) -> Taken:
+    def _noted(self, taken: Taken, asked_us: int) -> Taken:
         self._left -= len(taken.deliveries)
         if taken.deliveries or self._in_hand():
-            self._last_found_us = self._clock.monotonic_us()
+            self._dry_since_us = 0
+        else:
+            self._dry_since_us = self._dry_since_us or asked_us
         if taken.is_paused:
             self._on_end(StintEnd.PAUSED)
         return taken
