@@ -35,9 +35,11 @@ def made(request):
 def test_tables_that_are_whole_pass(made):
     rows, found_runs, found_jobs, found = made
     assert quality.check_bronze(rows, expected=5).events == 5
-    quality.check_runs(found_runs)
-    quality.check_jobs(found_jobs, found_runs)
-    quality.check_periods(found, found_runs, found_jobs, EVERYTHING)
+    quality.check(
+        quality.of_runs(found_runs),
+        quality.of_jobs(found_jobs, found_runs),
+        quality.of_periods(found, found_runs, found_jobs, EVERYTHING),
+    )
 
 
 def test_bronze_must_have_every_event_once(made):
@@ -58,20 +60,22 @@ def test_a_row_of_a_newer_version_is_refused(made):
 def test_a_negative_duration_is_refused(made):
     _, found_runs, found_jobs, _ = made
     with pytest.raises(QualityError, match=r"'runs' breaks 'no negative durations': 2 rows .*q/a"):
-        quality.check_runs(RUNS.select(found_runs.withColumn("ran_us", F.lit(-1))))
+        quality.check(quality.of_runs(RUNS.select(found_runs.withColumn("ran_us", F.lit(-1)))))
+    broken = JOBS.select(found_jobs.withColumn("total_ms", F.lit(-1)))
     with pytest.raises(QualityError, match=r"'jobs' breaks 'no negative durations'"):
-        quality.check_jobs(JOBS.select(found_jobs.withColumn("total_ms", F.lit(-1))), found_runs)
+        quality.check(quality.of_runs(found_runs), quality.of_jobs(broken, found_runs))
 
 
 def test_a_run_without_its_job_is_refused(made):
     _, found_runs, found_jobs, _ = made
     with pytest.raises(QualityError, match=r"'no orphan runs': 1 runs are of q/b"):
-        quality.check_jobs(found_jobs.where("job_id = 'a'"), found_runs)
+        quality.check(quality.of_jobs(found_jobs.where("job_id = 'a'"), found_runs))
 
 
 def test_jobs_and_periods_must_count_what_is_there(made):
     _, found_runs, found_jobs, found = made
     with pytest.raises(QualityError, match=r"'counts add up': q/b has 1 attempts and 0 runs"):
-        quality.check_jobs(found_jobs, found_runs.where("job_id = 'a'"))
+        quality.check(quality.of_jobs(found_jobs, found_runs.where("job_id = 'a'")))
+    of_one = found_runs.where("job_id = 'a'")
     with pytest.raises(QualityError, match=r"'minutes' breaks 'counts add up': runs come to 2"):
-        quality.check_periods(found, found_runs.where("job_id = 'a'"), found_jobs, EVERYTHING)
+        quality.check(quality.of_periods(found, of_one, found_jobs, EVERYTHING))

@@ -4,9 +4,10 @@ Promises are written in SQL: the same as columns of Python would be a dozen call
 every batch.
 """
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import NoReturn, TypeAlias
 
 from pyspark.sql import DataFrame, GroupedData
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
@@ -38,17 +39,52 @@ class Batch:
     lost: int
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Questions about a table, for each group of its rows; each answer is a number."""
+
+    groups: GroupedData
+    questions: Mapping[str, str]
+    by: str | None = None
+
+    def frame(self, number: int) -> DataFrame:
+        """The answers, in columns that every look has."""
+        answers = (F.expr(f"CAST({each} AS BIGINT)") for each in self.questions.values())
+        group = F.lit(None) if self.by is None else F.col(self.by)
+        return self.groups.agg(F.array(*answers).alias("answers")).select(
+            F.lit(number).alias("look"), group.cast("bigint").alias("group"), "answers"
+        )
+
+
+Answers: TypeAlias = dict[int | None, dict[str, int]]
+"""What a look found in each group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What has to be known of some tables, and who raises if it is not as it should be."""
+
+    looks: tuple[Look, ...]
+    judge: Callable[[Sequence[Answers]], None]
+
+
+def check(*checks: Check) -> None:
+    """Raise `QualityError` for the first promise that is broken; Spark looks once for all."""
+    looks = [look for each in checks for look in each.looks]
+    found = iter(_asked(looks))
+    for each in checks:
+        each.judge([next(found) for _ in each.looks])
+
+
 def check_bronze(rows: DataFrame, expected: int) -> Batch:
     """What a batch holds; raises `QualityError` if it is not whole, or an event is in it twice."""
-    found = _check(
-        BRONZE,
-        rows,
-        {
-            "events of jobs, and no others, have a bucket":
-                "(job_id IS NULL) != (bucket IS NULL)",
-        },
-        {"gaps": f"count_if(event = '{DATA_LOSS}')", "lost": "sum(lost)"},
-    )  # fmt: skip
+    promises = {
+        "events of jobs, and no others, have a bucket": "(job_id IS NULL) != (bucket IS NULL)"
+    }
+    also = {"gaps": f"count_if(event = '{DATA_LOSS}')", "lost": "sum(lost)"}
+    look = Look(rows.groupBy(), _questions(BRONZE, promises) | also)
+    [found] = (answers[None] for answers in _asked([look]))
+    _judge(BRONZE, rows, promises, found)
     _same_count(found["rows"], expected)
     return Batch(found["rows"], found["gaps"], found["lost"] or 0)
 
@@ -67,9 +103,9 @@ def _same_count(written: int, read: int) -> None:
         _fail(BRONZE, "counts add up", f"{read} rows were read, {written} written")
 
 
-def check_runs(runs: DataFrame) -> None:
-    """Raise `QualityError` unless each run is there once and no duration is below zero."""
-    _check(
+def of_runs(runs: DataFrame) -> Check:
+    """Each run is there once, and no duration is below zero."""
+    return _of_table(
         RUNS,
         runs,
         {
@@ -80,9 +116,9 @@ def check_runs(runs: DataFrame) -> None:
     )
 
 
-def check_jobs(jobs: DataFrame, runs: DataFrame) -> None:
-    """Raise `QualityError` unless jobs and runs agree."""
-    _check(
+def of_jobs(jobs: DataFrame, runs: DataFrame) -> Check:
+    """Jobs are whole, and agree with their runs."""
+    own = _of_table(
         JOBS,
         jobs,
         {
@@ -92,21 +128,32 @@ def check_jobs(jobs: DataFrame, runs: DataFrame) -> None:
             "failures and retries are runs": "failures > attempts OR retries > failures",
         },
     )  # fmt: skip
-    of_jobs = runs.groupBy("queue", "job_id").agg(F.expr("count(1) AS runs"))
-    both = of_jobs.join(jobs.select(*JOBS.key, "attempts"), on=list(JOBS.key), how="full")
-    for row in both.where("attempts IS NULL OR coalesce(runs, 0) != attempts").limit(1).collect():
-        job = f"{row['queue']}/{row['job_id']}"
-        if row["attempts"] is None:
-            _fail(RUNS, "no orphan runs", f"{row['runs']} runs are of {job}, and no job is")
-        told = f"{job} has {row['attempts']} attempts and {row['runs'] or 0} runs"
-        _fail(JOBS, "counts add up", told)
+    run = runs.groupBy("queue", "job_id").agg(F.expr("count(1) AS runs"))
+    both = run.join(jobs.select(*JOBS.key, "attempts"), on=list(JOBS.key), how="full")
+    apart = both.where("attempts IS NULL OR coalesce(runs, 0) != attempts")
+
+    def judge(found: Sequence[Answers]) -> None:
+        own.judge(found[:1])
+        if found[1][None]["apart"]:
+            _fail_apart(apart)
+
+    return Check((*own.looks, Look(apart.groupBy(), {"apart": "count(1)"})), judge)
+
+
+def _fail_apart(apart: DataFrame) -> NoReturn:
+    row = apart.orderBy(*JOBS.key).limit(1).collect()[0]
+    job = f"{row['queue']}/{row['job_id']}"
+    if row["attempts"] is None:
+        _fail(RUNS, "no orphan runs", f"{row['runs']} runs are of {job}, and no job is")
+    told = f"{job} has {row['attempts']} attempts and {row['runs'] or 0} runs"
+    _fail(JOBS, "counts add up", told)
 
 
 _SUMS = ("arrivals", "runs", "failures", "completed", "dead")
 
 
-def check_periods(rows: DataFrame, runs: DataFrame, jobs: DataFrame, hours: Scope) -> None:
-    """Raise `QualityError` unless the periods of a scope count what `runs` and `jobs` hold."""
+def of_periods(rows: DataFrame, runs: DataFrame, jobs: DataFrame, hours: Scope) -> Check:
+    """The periods of a scope count what `runs` and `jobs` hold."""
     durations = [name for name in MINUTES.names if name.endswith(("_ms", "_seconds", "_burn"))]
     promises = {
         "no negative durations": " OR ".join(f"{name} < 0" for name in durations),
@@ -115,21 +162,30 @@ def check_periods(rows: DataFrame, runs: DataFrame, jobs: DataFrame, hours: Scop
     sums = {name: f"sum({name})" for name in _SUMS}
     # The three tables have the same columns, and are asked in one look.
     asked = _questions(MINUTES, promises) | sums
-    found = _asked(rows.groupBy("unit_ms"), asked, by="unit_ms")
-    expected = _expected(runs, _OF_RUNS, hours) | _expected(jobs, _OF_JOBS, hours)
-    for table, unit_ms in UNITS:
-        of_unit = found.get(unit_ms, dict.fromkeys(asked, 0))
-        _judge(table, rows.where(F.col("unit_ms") == unit_ms), promises, of_unit)
-        which = "hours" if unit_ms == instants.MINUTE_MS else "days"
-        for name in _SUMS:
-            if of_unit[name] != expected[which, name]:
-                told = f"{name} come to {of_unit[name]}, and there are {expected[which, name]}"
-                _fail(table, "counts add up", told)
+
+    def judge(found: Sequence[Answers]) -> None:
+        of_units, expected = found[0], found[1][None] | found[2][None]
+        for table, unit_ms in UNITS:
+            of_unit = of_units.get(unit_ms, dict.fromkeys(asked, 0))
+            _judge(table, rows.where(F.col("unit_ms") == unit_ms), promises, of_unit)
+            which = "hours" if unit_ms == instants.MINUTE_MS else "days"
+            for name in _SUMS:
+                there = expected[f"{name} in {which}"]
+                if of_unit[name] != there:
+                    told = f"{name} come to {of_unit[name]}, and there are {there}"
+                    _fail(table, "counts add up", told)
+
+    looks = (
+        Look(rows.groupBy("unit_ms"), asked, by="unit_ms"),
+        _expected(runs, _OF_RUNS, hours),
+        _expected(jobs, _OF_JOBS, hours),
+    )
+    return Check(looks, judge)
 
 
-def check_failures(rows: DataFrame) -> None:
-    """Raise `QualityError` unless each kind of failure is there once."""
-    _check(FAILURES, rows, {"what is counted is there": "failures < 1"})
+def of_failures(rows: DataFrame) -> Check:
+    """Each kind of failure is there once."""
+    return _of_table(FAILURES, rows, {"what is counted is there": "failures < 1"})
 
 
 # What counts at which instant, and when.
@@ -144,9 +200,7 @@ _OF_JOBS = {
 }
 
 
-def _expected(
-    rows: DataFrame, wanted: Mapping[str, tuple[str, str]], hours: Scope
-) -> dict[tuple[str, str], int]:
+def _expected(rows: DataFrame, wanted: Mapping[str, tuple[str, str]], hours: Scope) -> Look:
     """How many rows meet each condition at its instant, within the hours and within their days."""
     within = {"hours": (hours, instants.hour), "days": (hours.days(), instants.day)}
     placed = rows.withColumns(
@@ -157,24 +211,16 @@ def _expected(
         }
     )
     counts = {
-        (which, name): f"count_if({at}_in_{which} AND ({condition}))"
+        f"{name} in {which}": f"count_if({at}_in_{which} AND ({condition}))"
         for which in within
         for name, (at, condition) in wanted.items()
     }
-    found = _asked(placed.groupBy(), {" ".join(key): each for key, each in counts.items()})[None]
-    return {key: found[" ".join(key)] for key in counts}
+    return Look(placed.groupBy(), counts)
 
 
-def _check(
-    table: Table,
-    rows: DataFrame,
-    broken_if: Mapping[str, str],
-    also: Mapping[str, str] | None = None,
-) -> dict[str, int]:
-    """How many `rows` there are, and what was `also` asked; raises for the first broken promise."""
-    found = _asked(rows.groupBy(), _questions(table, broken_if) | dict(also or {}))[None]
-    _judge(table, rows, broken_if, found)
-    return found
+def _of_table(table: Table, rows: DataFrame, broken_if: Mapping[str, str]) -> Check:
+    look = Look(rows.groupBy(), _questions(table, broken_if))
+    return Check((look,), lambda found: _judge(table, rows, broken_if, found[0][None]))
 
 
 def _promises(table: Table, broken_if: Mapping[str, str]) -> dict[str, str]:
@@ -206,15 +252,13 @@ def _judge(
         _fail(table, "keys are unique", f"these are not: {_samples(table, twice)}")
 
 
-def _asked(
-    groups: GroupedData, questions: Mapping[str, str], by: str | None = None
-) -> dict[Any, dict[str, int]]:
-    """The answer to each question for each group, in one look."""
-    rows = groups.agg(*(F.expr(each).alias(str(at)) for at, each in enumerate(questions.values())))
-    return {
-        by and row[by]: {name: row[str(at)] for at, name in enumerate(questions)}
-        for row in rows.collect()
-    }
+def _asked(looks: Sequence[Look]) -> list[Answers]:
+    """The answers of each look, in one job of Spark."""
+    frames = [look.frame(number) for number, look in enumerate(looks)]
+    found: list[Answers] = [{} for _ in looks]
+    for number, group, answers in functools.reduce(DataFrame.unionAll, frames).collect():
+        found[number][group] = dict(zip(looks[number].questions, answers, strict=True))
+    return found
 
 
 def _samples(table: Table, rows: DataFrame) -> str:

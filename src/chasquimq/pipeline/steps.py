@@ -135,21 +135,21 @@ class Steps:
     def _silver(self, lake: Lake, all_events: DataFrame, scope: Scope) -> None:
         events = lived(in_buckets(all_events, scope))
         with _kept(runs(events)) as new_runs, _kept(jobs(events, new_runs)) as new_jobs:
-            quality.check_runs(new_runs)
-            quality.check_jobs(new_jobs, new_runs)
+            quality.check(quality.of_runs(new_runs), quality.of_jobs(new_jobs, new_runs))
             _replace(lake, RUNS, new_runs, scope)
             _replace(lake, JOBS, new_jobs, scope)
 
     def _gold(self, lake: Lake, hours: Scope) -> None:
         ended, told = within(lake.read(RUNS), lake.read(JOBS), hours.days())
         all_periods = periods(ended, told, lake.read(GAPS), slo=self._slo, hours=hours)
-        with _kept(all_periods) as new_rows:
-            quality.check_periods(new_rows, ended, told, hours)
+        all_failures = in_hours(failures(ended, told), hours)
+        with _kept(all_periods) as new_rows, _kept(all_failures) as new_failures:
+            quality.check(
+                quality.of_periods(new_rows, ended, told, hours), quality.of_failures(new_failures)
+            )
             for table, unit_ms in UNITS:
                 scope = hours if unit_ms == instants.MINUTE_MS else hours.days()
                 _replace(lake, table, rows_of(table, new_rows), scope)
-        with _kept(in_hours(failures(ended, told), hours)) as new_failures:
-            quality.check_failures(new_failures)
             _replace(lake, FAILURES, new_failures, hours)
 
 
