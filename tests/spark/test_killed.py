@@ -6,15 +6,17 @@ killed in the midst of it, twice, and a third one ends what is left.
 
 import asyncio
 import contextlib
+import re
 import threading
 from collections import Counter
 
 import pytest
 
 from chasquimq import SyncQueue, Worker
-from chasquimq.config import ConsumerConfig
 from chasquimq.wire.codec import unpack
 from chasquimq.wire.envelope import decode
+from chasquimq.wire.event import event_fields
+from chasquimq.wire.ids import _Mint
 from chasquimq.wire.keys import QueueKeys
 from tests.support import spark_driver
 from tests.support.eventually import eventually_sync
@@ -26,12 +28,17 @@ pytestmark = [pytest.mark.timeout(1_200), *DRIVER_MARKS]
 
 CONFIG = SMALL | {"spark.master": "local[6,2]"}
 
-EVENTS, IN_A_BATCH = 3_000, 200
+# Small batches, so that one of them is under way whenever something else has come to its moment.
+EVENTS, IN_A_BATCH = 3_000, 20
 ROWS = 6_000
 JOBS = 600
 BATCHED = 60
+LIVES, LIVES_BEGAN_MS = 40, 1_769_853_590_000
+MADE = ("runs", "jobs", "minutes", "hours", "days", "failures")
+# How far `process_batch` is, and which table the pipeline writes, when a driver is killed.
+MOMENTS = (("after", "bronze"), ("before", "jobs"))
 # What a slot may have in hand: what runs, and what it read ahead.
-IN_HAND = spark_driver.FLEET_CONCURRENCY + ConsumerConfig().batch
+IN_HAND = spark_driver.FLEET_CONCURRENCY + spark_driver.READ_COUNT
 SLOTS = 2
 
 
@@ -40,11 +47,11 @@ class World:
 
     def __init__(self, server, name, folder):
         self.url, self.client = server.url, server.client()
-        self.told, self.sunk, self.worked, self.batched = (
-            f"{name}-{each}" for each in ("told", "sunk", "worked", "batched")
+        self.told, self.sunk, self.worked, self.batched, self.lived = (
+            f"{name}-{each}" for each in ("told", "sunk", "worked", "batched", "lived")
         )
-        self.lake, self.checkpoint, self.out = (
-            folder / each for each in ("lake", "checkpoint", "out")
+        self.lake, self.checkpoint, self.out, self.tables = (
+            folder / each for each in ("lake", "checkpoint", "out", "tables")
         )
 
     def tell(self, part):
@@ -54,8 +61,27 @@ class World:
             pipe.xadd(QueueKeys(self.told).events, {"e": "active", "attempt": number})
         pipe.execute()
 
+    def tell_lives(self):
+        """The events of some jobs over two hours, some of which fail."""
+        pipe, mint = self.client.pipeline(transaction=False), _Mint()
+        for number in range(LIVES):
+            at_ms = LIVES_BEGAN_MS + number * 120_000
+            job_id, name = mint.one(at_ms), f"name-{number % 3}"
+            fails = number % 7 == 0
+            end = {"attempt": 1, "duration_us": 1_000 * number}
+            for event, extras in (
+                ("waiting", {}),
+                ("active", {"attempt": 1, "wait_ms": 5, "created_at_ms": at_ms}),
+                ("failed", end | {"reason": f"no row {number}"}) if fails else ("completed", end),
+            ):
+                fields = event_fields(event, job_id, at_ms, name, extras)
+                events = QueueKeys(self.lived).events
+                pipe.execute_command("XADD", events, f"{at_ms}-*", *fields)
+        pipe.execute()
+
     def fill(self):
         self.tell(0)
+        self.tell_lives()
         with self.queue(self.worked) as queue:
             queue.add_bulk([{"name": "n", "data": n, "job_id": f"j{n}"} for n in range(JOBS)])
         with self.queue(self.batched) as queue:
@@ -75,6 +101,10 @@ class World:
     def batches(self):
         """Batches of events that are done."""
         return len(list((self.checkpoint / "commits").glob("[0-9]*")))
+
+    def is_written(self, table):
+        """Whether the pipeline writes a table: until it is done, its files are in such a folder."""
+        return any((self.tables / table).glob(".spark-staging-*"))
 
     def sunk_rows(self):
         return self.client.xlen(QueueKeys(self.sunk).stream)
@@ -121,7 +151,7 @@ def ordinary_worker(world):
         thread.join()
 
 
-def everything(world, driver, part, hangs):
+def everything(world, driver, part, hangs, table):
     """Let a driver come to the midst of each thing, one after the other."""
     facts = {"url": world.url, "in_a_batch": IN_A_BATCH, "rows": ROWS, "hangs": hangs}
     for name in ("lake", "checkpoint", "out"):
@@ -137,16 +167,17 @@ def everything(world, driver, part, hangs):
     world.hold(runs)
     driver.order("fleet", queue=world.worked, **facts)
     driver.until(lambda: any(run["number"] >= runs for run in world.runs()))
+    driver.order("pipeline", queue=world.lived, url=world.url, lake=str(world.tables))
     world.tell(part + 1)
-    driver.until(lambda: world.planned() > world.batches())
+    driver.until(lambda: world.is_written(table) and world.planned() > world.batches())
 
 
 def test_a_driver_killed_twice_in_the_midst_of_everything_loses_and_doubles_nothing(
     world, start_driver
 ):
-    for part, hangs in enumerate(("after", "before")):
+    for part, (hangs, table) in enumerate(MOMENTS):
         driver = start_driver(CONFIG)
-        everything(world, driver, part, hangs)
+        everything(world, driver, part, hangs, table)
         driver.kill()
         assert world.planned() > world.batches()
         assert world.sunk_rows() < ROWS
@@ -158,6 +189,7 @@ def test_a_driver_killed_twice_in_the_midst_of_everything_loses_and_doubles_noth
     every_row_is_a_job_once(world, last)
     every_job_has_run_and_only_those_in_hand_twice(world, last)
     every_job_of_the_batch_is_in_its_table_once(world, last)
+    the_pipeline_has_every_event_once_and_the_same_tables(world, last)
 
 
 def every_event_is_in_the_lake_once(world, driver):
@@ -200,3 +232,18 @@ def every_job_of_the_batch_is_in_its_table_once(world, driver):
     assert Counter(numbers) == dict.fromkeys(range(BATCHED), 1)
     raw = RawQueue(world.client, QueueKeys(world.batched))
     assert (raw.stream(), raw.held(), raw.dlq()) == ([], [], [])
+
+
+def the_pipeline_has_every_event_once_and_the_same_tables(world, driver):
+    """The first driver was at a write of bronze, the second at one of silver."""
+    told = {"queue": world.lived, "url": world.url, "lake": str(world.tables)}
+    driver.order("pipeline", **told)
+    driver.until_done("pipeline")
+    piecewise = driver.ask("tables", lake=told["lake"], names=["bronze", *MADE])
+    in_bronze = Counter(re.search(r"entry_id='([^']+)'", row)[1] for row in piecewise.pop("bronze"))
+    entries = world.client.xrange(QueueKeys(world.lived).events)
+    assert in_bronze == {entry_id.decode(): 1 for entry_id, _ in entries}
+    assert len(piecewise["jobs"]) == LIVES
+    driver.order("rebuild", **told)
+    driver.until_done("rebuild")
+    assert driver.ask("tables", lake=told["lake"], names=MADE) == piecewise

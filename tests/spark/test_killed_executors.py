@@ -8,7 +8,6 @@ from collections import Counter
 
 import pytest
 
-from chasquimq.config import ConsumerConfig
 from chasquimq.wire.codec import unpack
 from chasquimq.wire.envelope import decode
 from chasquimq.wire.keys import QueueKeys
@@ -29,7 +28,7 @@ EVENTS, IN_A_BATCH = 3_000, 500
 ROWS = 6_000
 JOBS = 400
 # What a slot may have in hand: what runs, and what it read ahead.
-IN_HAND = spark_driver.FLEET_CONCURRENCY + ConsumerConfig().batch
+IN_HAND = spark_driver.FLEET_CONCURRENCY + spark_driver.READ_COUNT
 SLOTS = 2
 
 

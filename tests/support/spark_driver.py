@@ -41,6 +41,7 @@ from chasquimq.spark.batch_hand import Processed
 
 FLEET_CONCURRENCY = 4
 FLEET_ATTEMPTS = 4
+READ_COUNT = 64
 PIPELINE_BATCH = 60
 # A worker beside the fleet takes over what a killed driver left after this long.
 LEASE_MS = 3_000
@@ -150,6 +151,7 @@ def fleet(spark: SparkSession, told: dict[str, Any], **options: Any) -> SparkWor
             "max_attempts": FLEET_ATTEMPTS,
             "claim_min_idle_ms": LEASE_MS,
             "linger_ms": 200,
+            "read_count": READ_COUNT,
             "store_results": True,
         }
         | options,

@@ -23,8 +23,9 @@ from typing import Any
 from chasquimq.cli import logs
 from chasquimq.cli.loading import LoadError
 from chasquimq.cli.problems import exit_code_of
-from chasquimq.cli.serving import Ending, HeldUp, Ready, Settings, Shift, run_on_loop
+from chasquimq.cli.serving import Ending, HeldUp, Ready, Settings, Shift
 from chasquimq.config import ConsumerConfig
+from chasquimq.loops import run_on_loop
 
 GO = "go"
 STOP = "stop"

@@ -1,7 +1,6 @@
 """Runs the workers of one process until there is a reason to end."""
 
 import asyncio
-import importlib.util
 import logging
 import os
 import resource
@@ -235,22 +234,6 @@ class Shift:
 async def _stands_still(queue: Queue) -> bool:
     """Whether nothing of it is run until it is resumed."""
     return await queue.is_paused() and not (await queue.counts()).active
-
-
-def run_on_loop(coroutine: Coroutine[Any, Any, T], *, use_uvloop: bool | None) -> T:
-    """Run it on uvloop, if that is wanted or, for None, if it is installed."""
-    factory: Callable[[], asyncio.AbstractEventLoop] | None = None
-    is_there = importlib.util.find_spec("uvloop") is not None
-    if use_uvloop and not is_there:
-        coroutine.close()
-        msg = "--uvloop needs uvloop, which is not installed: run  pip install 'chasquimq[fast]'"
-        raise click.UsageError(msg)
-    if is_there and use_uvloop is not False:
-        import uvloop  # noqa: PLC0415 -- it may not be installed
-
-        factory = uvloop.new_event_loop
-    with asyncio.Runner(loop_factory=factory) as runner:
-        return runner.run(coroutine)
 
 
 def memory_mb() -> int:

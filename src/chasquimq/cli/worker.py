@@ -13,11 +13,12 @@ from chasquimq.cli import logs, options
 from chasquimq.cli.fleet import run_fleet
 from chasquimq.cli.loading import LoadError
 from chasquimq.cli.render import clean
-from chasquimq.cli.serving import HIGHEST_PORT, Ready, Settings, Shift, run_on_loop
+from chasquimq.cli.serving import HIGHEST_PORT, Ready, Settings, Shift
 from chasquimq.cli.supervisor import Supervisor
 from chasquimq.cli.values import duration, positive
 from chasquimq.config import RATE_LIMIT_SCOPES
 from chasquimq.given import chosen
+from chasquimq.loops import run_on_loop
 
 # Those of `Worker` that have a flag, under the same name; what is not given is not passed on.
 _WORKER_OPTIONS: tuple[Callable[[options.Function], options.Function], ...] = (

@@ -5,8 +5,8 @@ of a job, its events, its result and its lease are the engine's business and the
 only how it takes jobs (`engine/stint.py`) is a slot's own.
 """
 
-import asyncio
 import functools
+import gc
 import importlib
 import sys
 from collections.abc import Callable, Mapping
@@ -17,6 +17,7 @@ from chasquimq.app import Chasqui
 from chasquimq.config import ConsumerConfig
 from chasquimq.engine.stint import StintEnd, StintIntake, StintTerms
 from chasquimq.errors import ConfigError
+from chasquimq.loops import run_on_loop
 from chasquimq.metrics import DlqRouted, JobOutcome, JobOutcomeKind, NoopSink, RetryScheduled
 from chasquimq.spark.vectors import Batching, Vectors
 from chasquimq.wire.keys import QueueKeys
@@ -109,7 +110,10 @@ def work(recipe: Recipe, slot: int) -> Stinted:
     After a `kill -9` what was not settled is pending under the slot's name: the next stint takes it
     up at once, or any worker when its lease has run out.
     """
-    return asyncio.run(_work(recipe, slot))
+    # Spark's modules and ours are there to stay: the collector need not look through them again,
+    # every few thousand jobs.
+    gc.freeze()
+    return run_on_loop(_work(recipe, slot))
 
 
 async def _work(recipe: Recipe, slot: int) -> Stinted:
