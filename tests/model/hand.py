@@ -8,7 +8,7 @@ which `intake.py` does, depending on what the server can.
 import random
 from dataclasses import dataclass, field
 
-from chasquimq.broker import stream
+from chasquimq.broker import returns, stream
 from chasquimq.broker.blocking import BlockingConnection
 from chasquimq.broker.stream import Completion, Delivery, Telling
 from chasquimq.clock import Clock
@@ -85,7 +85,7 @@ class Hand:
         if is_paused:
             if deliveries:
                 self._connection.run(
-                    stream.put_back(
+                    returns.put_back(
                         self._keys, self._config.group, self.consumer, deliveries,
                         idle_ms=IDLE_FOR_ALL_MS,
                     )
@@ -119,7 +119,7 @@ class Hand:
         self.runs.clear()
         if not unstarted:
             return
-        call = stream.hand_back(
+        call = returns.hand_back(
             self._keys, self._config.group, self.consumer, unstarted, idle_ms=IDLE_FOR_ALL_MS
         )
         self._connection.run(call)
