@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from chasquimq.broker import scripts
-from chasquimq.broker.call import Call
+from chasquimq.broker.call import Call, Steps
 from chasquimq.broker.stream import Delivery
 from chasquimq.wire.ids import StreamId
 from chasquimq.wire.keys import QueueKeys
@@ -59,6 +59,22 @@ def put_back(
         repeatable=True,
         more_arguments=more,
     )
+
+
+def depart(keys: QueueKeys, group: str, consumer: str, *, idle_ms: int) -> Steps[bool]:
+    """End a stopped consumer's membership of the group; False if it has leases that must run out.
+
+    What it handed back is passed on to a consumer that is there, or else waits again in its place.
+    Those that go at the same time pass it on to each other, and the last one finds itself alone.
+    One that joins between our calls reads what waits, or is passed it. What a `kill -9` between
+    them leaves behind: a name with nothing pending, which `join` forgets an hour later.
+    """
+    leaving = leave(keys, group, consumer, idle_ms=idle_ms)
+    is_gone: bool = yield leaving
+    if not is_gone:
+        yield put_back(keys, group, consumer, idle_ms=idle_ms, alone=True)
+        is_gone = yield leaving
+    return is_gone
 
 
 def leave(keys: QueueKeys, group: str, consumer: str, *, idle_ms: int) -> Call[bool]:

@@ -7,12 +7,13 @@ another could be running, and one with fast handlers never waits for the server.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from chasquimq.broker import pause, returns, stream
 from chasquimq.broker.call import Call
 from chasquimq.broker.connection import Connection
 from chasquimq.broker.limits import Taken
+from chasquimq.broker.steps import drive
 from chasquimq.broker.stream import Delivery
 from chasquimq.clock import Clock
 from chasquimq.config import ConsumerConfig
@@ -207,29 +208,12 @@ class Reader(Role):
         )
 
     async def leave(self, helper: Connection) -> None:
-        """End our membership of the group, after everything else; with leases left it goes on.
-
-        What was handed back is passed on to a worker that is there, or else waits again in its
-        place. Workers that stop at the same time pass it on to each other, and the last one finds
-        itself alone. One that joins between our calls reads what waits, or is passed it. What a
-        `kill -9` between them leaves behind: a name with nothing pending, forgotten an hour later.
-        """
+        """End our membership of the group, after everything else; with leases left it goes on."""
         config = self._config
-        leave = returns.leave(self._keys, config.group, config.consumer_id, idle_ms=IDLE_FOR_ALL_MS)
-        if not await helper.run(leave):
-            await helper.run(self._put_back_call((), alone=True))
-            await helper.run(leave)
-
-    def _put_back_call(self, deliveries: Sequence[Delivery], *, alone: bool) -> Call[int]:
-        """The call that makes unstarted deliveries wait again; nobody may be blocked on them."""
-        return returns.put_back(
-            self._keys,
-            self._config.group,
-            self._config.consumer_id,
-            deliveries,
-            idle_ms=IDLE_FOR_ALL_MS,
-            alone=alone,
+        depart = returns.depart(
+            self._keys, config.group, config.consumer_id, idle_ms=IDLE_FOR_ALL_MS
         )
+        await drive(helper, depart)
 
     async def _wait_at_gate(self) -> None:
         gate = self._gate
@@ -253,7 +237,15 @@ class Reader(Role):
         self._gate.set_pause(queue=True)
         unstarted = [*self.take_unstarted(), *read]
         if unstarted:
-            await self.connection.run(self._put_back_call(unstarted, alone=False))
+            await self.connection.run(
+                returns.put_back(
+                    self._keys,
+                    self._config.group,
+                    self._config.consumer_id,
+                    unstarted,
+                    idle_ms=IDLE_FOR_ALL_MS,
+                )
+            )
 
     def take_unstarted(self) -> list[Delivery]:
         """Take back, and let go, what was read and waits for a slot."""
