@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from chasquimq.broker import stream
+from chasquimq.broker import returns, stream
 from chasquimq.broker.stream import Delivery
 from tests.support.broker_builders import an_entry, an_envelope
 from tests.support.eventually import eventually_sync
@@ -17,7 +17,7 @@ IDLE_MS = 2 * LEASE_MS
 @pytest.fixture
 def hand_back(keys):
     def call(*deliveries, consumer="c1"):
-        return stream.hand_back(keys, GROUP, consumer, deliveries, idle_ms=IDLE_MS)
+        return returns.hand_back(keys, GROUP, consumer, deliveries, idle_ms=IDLE_MS)
 
     return call
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from chasquimq.broker import stream
+from chasquimq.broker import returns, stream
 from chasquimq.errors import ServerReplyError
 from tests.support.broker_builders import an_entry
 from tests.support.eventually import eventually_sync
@@ -16,7 +16,7 @@ IDLE_MS = 86_400_000
 
 @pytest.fixture
 def leave(keys):
-    return lambda consumer: stream.leave(keys, GROUP, consumer, idle_ms=IDLE_MS)
+    return lambda consumer: returns.leave(keys, GROUP, consumer, idle_ms=IDLE_MS)
 
 
 def handed_back(raw, consumer, *entry_ids, deliveries=0):
@@ -137,48 +137,21 @@ def test_a_consumer_that_never_was_is_as_good_as_forgotten(run, raw, leave):
     assert consumers(raw) == []
 
 
-def test_what_the_only_consumer_handed_back_waits_again_in_its_place(run, raw, leave):
+def test_what_the_only_consumer_handed_back_keeps_it_there_until_it_was_put_back(
+    run, raw, keys, leave
+):
     entry_ids = raw.delivered("c1", an_entry("j1"), an_entry("j2"))
     raw.waiting(an_entry("j3"))
     handed_back(raw, "c1", *entry_ids)
+    before = raw.everything()
 
+    assert run(leave("c1")) is False
+    assert raw.everything() == before
+    run(returns.put_back(keys, GROUP, "c1", idle_ms=IDLE_MS, alone=True))
     assert run(leave("c1")) is True
     assert (consumers(raw), raw.held()) == ([], [])
     assert raw.read("c2") == raw.entry_ids()
     assert [held.deliveries for held in raw.held()] == [1, 1, 1]
-
-
-def test_before_a_delivery_that_counts_nothing_of_the_only_consumer_can_wait_again(run, raw, leave):
-    first, second = raw.delivered("c1", an_entry("j1"), an_entry("j2"))
-    raw.waiting(an_entry("j3"))
-    handed_back(raw, "c1", first)
-    handed_back(raw, "c1", second, deliveries=1)
-
-    assert run(leave("c1")) is False
-    assert raw.held() == [Held(first, "c1", 0), Held(second, "c1", 1)]
-
-
-def test_what_was_acknowledged_and_is_still_there_does_not_come_again(run, raw, keys, leave):
-    """As another hand may do it; ours deletes what it acknowledges."""
-    handed, done = raw.delivered("c1", an_entry("j1"), an_entry("j2"))
-    handed_back(raw, "c1", handed)
-    raw.client.xack(keys.stream, GROUP, done)
-
-    assert run(leave("c1")) is False
-    assert raw.held() == [Held(handed, "c1", 0)]
-    assert raw.read("c2") == []
-
-
-def test_what_nobody_was_given_yet_is_not_passed_over(run, raw, keys, leave):
-    """Somebody set the group back while the only consumer held more: what lies between waits."""
-    _, _, handed = raw.delivered("c1", *map(an_entry, ("j1", "j2", "j3")))
-    handed_back(raw, "c1", handed)
-    first, second, _ = raw.entry_ids()
-    raw.client.xack(keys.stream, GROUP, first, second)
-    raw.client.xgroup_setid(keys.stream, GROUP, "0-0")
-
-    assert run(leave("c1")) is False
-    assert raw.read("c2") == [first, second, handed]
 
 
 def test_what_was_handed_back_is_passed_on_to_a_consumer_that_is_there(run, raw, leave):

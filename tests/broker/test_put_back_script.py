@@ -1,10 +1,10 @@
-"""`put_back.lua`: what was read from a paused queue waits again, in its place, uncounted."""
+"""`put_back.lua`: what was read and not started waits again, in its place, uncounted."""
 
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from chasquimq.broker import stream
+from chasquimq.broker import returns, stream
 from chasquimq.broker.stream import Delivery
 from tests.support.broker_builders import an_entry, an_envelope
 from tests.support.eventually import eventually_sync
@@ -15,8 +15,8 @@ IDLE_MS = 86_400_000
 
 @pytest.fixture
 def put_back(keys):
-    def call(*deliveries, consumer="c1"):
-        return stream.put_back(keys, GROUP, consumer, deliveries, idle_ms=IDLE_MS)
+    def call(*deliveries, consumer="c1", alone=False):
+        return returns.put_back(keys, GROUP, consumer, deliveries, idle_ms=IDLE_MS, alone=alone)
 
     return call
 
@@ -104,11 +104,97 @@ def test_a_call_that_is_sent_again_changes_nothing(run, raw, put_back):
 
 
 def test_where_very_many_are_pending_they_stay_so(run, raw, put_back, monkeypatch):
-    monkeypatch.setattr(stream, "_MOST_PUT_BACK", 2)
+    monkeypatch.setattr(returns, "_MOST_PUT_BACK", 2)
     entry_ids = raw.delivered("c1", *entries("j1", "j2"))
 
     assert run(put_back(*map(a_delivery, entry_ids))) == 2
     assert [held.deliveries for held in raw.held()] == [0, 0]
+
+
+# --- by hands of others
+
+
+def test_what_was_acknowledged_and_is_still_there_does_not_come_again(run, raw, keys, put_back):
+    """As another hand may do it; ours deletes what it acknowledges."""
+    ours, done = raw.delivered("c1", *entries("j1", "j2"))
+    raw.client.xack(keys.stream, GROUP, done)
+
+    assert run(put_back(a_delivery(ours))) == 1
+
+    assert raw.held() == [Held(ours, "c1", 0)]
+    assert raw.idle_ms(ours) >= IDLE_MS
+    assert raw.read("c2") == []
+
+
+def test_what_was_acknowledged_before_them_is_no_hindrance(run, raw, keys, put_back):
+    done, ours = raw.delivered("c1", *entries("j1", "j2"))
+    raw.client.xack(keys.stream, GROUP, done)
+
+    assert run(put_back(a_delivery(ours))) == 1
+
+    assert raw.held() == []
+    assert raw.read("c2") == [ours]
+
+
+@pytest.mark.parametrize("is_first_kept", [True, False])
+def test_what_nobody_was_given_yet_is_not_passed_over(run, raw, keys, put_back, is_first_kept):
+    """Somebody had set the group back, and what lies before those put back waits."""
+    first, second, ours = raw.delivered("c1", *entries("j1", "j2", "j3"))
+    raw.client.xack(keys.stream, GROUP, first, second)
+    raw.client.xgroup_setid(keys.stream, GROUP, first if is_first_kept else "0-0")
+
+    assert run(put_back(a_delivery(ours))) == 1
+
+    assert raw.held() == []
+    waiting = [second, ours] if is_first_kept else [first, second, ours]
+    assert raw.read("c2") == waiting
+
+
+def test_what_was_deleted_meanwhile_is_let_go(run, raw, keys, put_back):
+    first, gone = raw.delivered("c1", *entries("j1", "j2"))
+    raw.client.xdel(keys.stream, gone)
+
+    assert run(put_back(a_delivery(first), a_delivery(gone))) == 2
+
+    assert raw.held() == []
+    assert raw.read("c2") == [first]
+
+
+# --- of the last worker
+
+
+def test_what_the_only_consumer_handed_back_waits_again_in_its_place(run, raw, put_back):
+    entry_ids = raw.delivered("c1", *entries("j1", "j2"))
+    raw.waiting(*entries("j3"))
+    for entry_id in entry_ids:
+        raw.silent_for(IDLE_MS, consumer="c1", entry_id=entry_id, deliveries=0)
+
+    assert run(put_back(alone=True)) == 0
+
+    assert raw.held() == []
+    assert raw.read("c2") == raw.entry_ids()
+
+
+def test_before_a_delivery_that_counts_nothing_of_the_only_consumer_can_wait_again(
+    run, raw, put_back
+):
+    first, second = raw.delivered("c1", *entries("j1", "j2"))
+    raw.silent_for(IDLE_MS, consumer="c1", entry_id=first, deliveries=0)
+    raw.silent_for(IDLE_MS, consumer="c1", entry_id=second, deliveries=1)
+
+    assert run(put_back(alone=True)) == 0
+    assert raw.held() == [Held(first, "c1", 0), Held(second, "c1", 1)]
+
+
+def test_beside_another_consumer_that_may_be_blocked_nothing_waits_unseen(run, raw, keys, put_back):
+    """It would not be woken. What is idle it claims when it looks."""
+    (ours,) = raw.delivered("c1", *entries("j1"))
+    raw.client.xgroup_createconsumer(keys.stream, GROUP, "c2")
+
+    assert run(put_back(a_delivery(ours), alone=True)) == 1
+
+    assert raw.held() == [Held(ours, "c1", 0)]
+    assert raw.idle_ms(ours) >= IDLE_MS
 
 
 def test_no_blocked_reader_is_woken(run, connect, raw, keys, server, put_back):

@@ -6,16 +6,19 @@ import asyncio
 import gc
 import threading
 import warnings
+from contextlib import AsyncExitStack
 
 import pytest
 
 from chasquimq.broker.url import parse_url
 from chasquimq.config import ConsumerConfig
 from chasquimq.engine.crew import Crew
+from chasquimq.engine.reader import IDLE_FOR_ALL_MS
 from chasquimq.metrics import JobOutcome, LockOutcome, PromoterTick, ReaderBatch
 from chasquimq.wire.envelope import encode
 from tests.support.builders import an_envelope
 from tests.support.eventually import eventually
+from tests.support.raw_queue import RawQueue
 from tests.support.scene import Scene, running, soon
 from tests.support.sink import RecordingSink
 
@@ -294,6 +297,27 @@ async def test_a_worker_that_hands_jobs_back_leaves_the_group_while_others_wait(
     assert scene.consumers() == ([] if is_alone else ["c-2"])
     assert await collect(scene, 6) == [1] * 6
     assert scene.is_empty()
+
+
+async def test_workers_that_stop_at_the_same_time_all_leave_and_their_jobs_wait(scene, gate):
+    """Each may pass on to another that is about to leave; the last one is alone."""
+    raw = RawQueue(scene.client, scene.keys)
+    names = [f"c-{n}" for n in range(3)]
+    workers = [scene.worker(gate, consumer_id=name) for name in names]
+    for worker in workers:
+        worker.pause()
+    async with AsyncExitStack() as stack:
+        for worker in workers:
+            await stack.enter_async_context(running(worker))
+            await soon(worker.wait_until_ready())
+        for name in names:
+            for entry_id in raw.delivered(name, *({"d": encode(an_envelope())} for _ in "ab")):
+                raw.silent_for(IDLE_FOR_ALL_MS, consumer=name, entry_id=entry_id, deliveries=0)
+        await scene.queue.add("n", 1)
+        await asyncio.gather(*(worker.close() for worker in workers))
+    assert scene.consumers() == []
+    assert scene.pending() == []
+    assert await collect(scene, 7) == [1] * 7
 
 
 async def test_a_worker_with_deliveries_left_stays_in_the_group(scene, gate):

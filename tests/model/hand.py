@@ -6,10 +6,13 @@ which `intake.py` does, depending on what the server can.
 """
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-from chasquimq.broker import stream
+from chasquimq.broker import returns, stream
 from chasquimq.broker.blocking import BlockingConnection
+from chasquimq.broker.steps import drive_blocking
 from chasquimq.broker.stream import Completion, Delivery, Telling
 from chasquimq.clock import Clock
 from chasquimq.config import ConsumerConfig, RetryConfig
@@ -20,8 +23,13 @@ from chasquimq.engine.intake import gated
 from chasquimq.engine.reader import IDLE_FOR_ALL_MS
 from chasquimq.engine.relocator import Move
 from chasquimq.engine.settlement import Settlement
+from chasquimq.errors import ServerReplyError
 from chasquimq.wire.keys import QueueKeys
-from tests.model.plain import LEASE, LONGEST_BACKOFF, MAX_ATTEMPTS, RESULT_TTL, UNIT_MS
+from tests.model.values import LEASE, LONGEST_BACKOFF, MAX_ATTEMPTS, RESULT_TTL, UNIT_MS
+
+T = TypeVar("T")
+
+MAX_PAYLOAD = 2_000
 
 
 @dataclass
@@ -54,6 +62,7 @@ class Hand:
             consumer_id=consumer,
             claim_min_idle_ms=LEASE * UNIT_MS,
             max_attempts=MAX_ATTEMPTS,
+            max_payload_bytes=MAX_PAYLOAD,
             store_results=True,
             result_ttl_secs=RESULT_TTL * UNIT_MS // 1_000,
             retry=RetryConfig(
@@ -85,7 +94,7 @@ class Hand:
         if is_paused:
             if deliveries:
                 self._connection.run(
-                    stream.put_back(
+                    returns.put_back(
                         self._keys, self._config.group, self.consumer, deliveries,
                         idle_ms=IDLE_FOR_ALL_MS,
                     )
@@ -119,19 +128,26 @@ class Hand:
         self.runs.clear()
         if not unstarted:
             return
-        call = stream.hand_back(
+        call = returns.hand_back(
             self._keys, self._config.group, self.consumer, unstarted, idle_ms=IDLE_FOR_ALL_MS
         )
-        self._connection.run(call)
+        _unless_lost(lambda: self._connection.run(call), default=0)
+
+    def leave(self) -> bool:
+        """Stop in good order; whether nothing is left of it."""
+        self.hand_back()
+        depart = returns.depart(
+            self._keys, self._config.group, self.consumer, idle_ms=IDLE_FOR_ALL_MS
+        )
+        return _unless_lost(lambda: drive_blocking(self._connection, depart), default=True)
 
     def renew(self) -> list[bytes]:
         """Renew all leases; those that are lost."""
         ids = list(self.runs)
         if not ids:
             return []
-        return self._connection.run(
-            stream.renew(self._keys, self._config.group, self.consumer, ids)
-        )
+        renew = stream.renew(self._keys, self._config.group, self.consumer, ids)
+        return _unless_lost(lambda: self._connection.run(renew), default=ids)
 
     def _read(self, count: int, *, was_blocked: bool) -> tuple[list[Delivery], bool]:
         config = self._config
@@ -154,7 +170,7 @@ class Hand:
         [item] = self._written.items
         self._written.items.clear()
         if isinstance(item, Move):
-            return self._connection.run(item.call)
+            return _unless_lost(lambda: self._connection.run(item.call), default=False)
         [was_there] = self._connection.run(
             stream.complete(
                 self._keys,
@@ -166,3 +182,13 @@ class Hand:
             )
         )
         return was_there
+
+
+def _unless_lost(ask: Callable[[], T], default: T) -> T:
+    """The answer; where somebody has taken the group away, what that comes to."""
+    try:
+        return ask()
+    except ServerReplyError as error:
+        if error.kind != "NOGROUP" and "no such key" not in str(error):
+            raise
+        return default

@@ -7,145 +7,30 @@ after checking that it was allowed to.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-UNIT_MS = 600_000
-"""All times of the model are multiples of this: no real delay of a test can blur them."""
-LEASE = 1
-GRACE = 6
-RESULT_TTL = 6
-LOCK_TTL = 6
-MAX_STREAM = 6
-MAX_ATTEMPTS = 3
-LONGEST_BACKOFF = 4
-
-
-@dataclass(frozen=True)
-class Job:
-    """A job as its envelope has it; `serial` stands for its data and `made` for finished runs."""
-
-    id: str
-    name: str
-    serial: int
-    made: int = 0
-    attempts: int | None = None
-    is_unique: bool = False
-
-    @property
-    def budget(self) -> int:
-        return MAX_ATTEMPTS if self.attempts is None else self.attempts
-
-
-@dataclass(frozen=True)
-class Held:
-    """Who has an entry: `counted` deliveries, last heard of at `since` (None: given up freely)."""
-
-    consumer: str
-    counted: int
-    since: int | None
+from tests.model.places import Places
+from tests.model.values import (
+    FOR_ALL,
+    GRACE,
+    LOCK_TTL,
+    LONGEST_BACKOFF,
+    MAX_STREAM,
+    RESULT_TTL,
+    UNIT_MS,
+    Ended,
+    Entry,
+    Held,
+    Job,
+    Later,
+    Letter,
+    Taken,
+)
 
 
 @dataclass
-class Entry:
-    """One entry of the stream; in nobody's hand it waits."""
-
-    job: Job
-    held: Held | None = None
-    entry_id: bytes = b""
-
-
-@dataclass
-class Later:
-    """A delayed job; `run_at_ms` is by the server's clock and known once it was looked at."""
-
-    job: Job
-    due: int
-    run_at_ms: int | None = None
-
-
-@dataclass(frozen=True)
-class Letter:
-    """A dead letter."""
-
-    job: Job
-    reason: str
-    attempts: int
-
-
-@dataclass(frozen=True)
-class Ended:
-    """What is kept of a job's end: `v`, `n` or `f`, and the value."""
-
-    kind: str
-    value: int | None
-    until: int
-
-
-@dataclass(frozen=True)
-class Taken:
-    """One delivery as the model expects it, and which run it is."""
-
-    entry: Entry
-    before: int
-    """How often the entry was delivered before."""
-    attempt: int
-    is_in_hand: bool
-
-
-@dataclass
-class Model:
-    """The whole visible state of one queue."""
-
-    now: int = 0
-    stream: list[Entry] = field(default_factory=list)
-    delayed: list[Later] = field(default_factory=list)
-    dlq: list[Letter] = field(default_factory=list)
-    ended: dict[str, Ended] = field(default_factory=dict)
-    taken_ids: dict[str, int] = field(default_factory=dict)
-    """When each unique id is free again."""
-    is_paused: bool = False
-    leader: tuple[str, int] | None = None
-    events: list[tuple[str, str]] = field(default_factory=list)
-    known: list[str] = field(default_factory=list)
-    """Every id there ever was, the oldest first."""
-
-    # --- looking
-
-    @property
-    def waiting(self) -> list[Entry]:
-        return [entry for entry in self.stream if entry.held is None]
-
-    @property
-    def active(self) -> list[Entry]:
-        return [entry for entry in self.stream if entry.held is not None]
-
-    @property
-    def expired(self) -> list[Entry]:
-        return [entry for entry in self.active if self._is_silent(entry)]
-
-    def is_taken(self, job_id: str) -> bool:
-        return self.taken_ids.get(job_id, self.now) > self.now
-
-    def is_alive(self, job_id: str) -> bool:
-        """Whether a job of this id is anywhere."""
-        places = [each.job for each in (*self.stream, *self.delayed, *self.dlq)]
-        return any(job.id == job_id for job in places)
-
-    def state_of(self, job_id: str) -> str:
-        if self._later(job_id):
-            return "delayed"
-        if entry := self._entry(job_id):
-            return "active" if entry.held else "waiting"
-        if any(letter.job.id == job_id for letter in self.dlq):
-            return "failed"
-        if end := self.ended.get(job_id):
-            return "failed" if end.kind == "f" else "completed"
-        return "unknown"
-
-    def value_of(self, job_id: str) -> int | None:
-        """The result, while it is kept: half as long as how the job ended."""
-        end = self.ended.get(job_id)
-        return end.value if end and end.until - self.now > RESULT_TTL else None
+class Model(Places):
+    """What may be done to a queue, and what becomes of it."""
 
     # --- adding
 
@@ -238,15 +123,41 @@ class Model:
         self.events.append(("delayed", job_id))
         return True
 
+    def poison(self, job: Job) -> None:
+        """Somebody writes to the stream who knows nothing of us."""
+        self._meet(job)
+        self.stream.append(Entry(job))
+
+    def poison_later(self, job: Job, delay: int) -> None:
+        self.delayed.append(Later(job, self.now + delay))
+
+    def clean_waiting(self, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            self.stream.remove(entry)
+            self.taken_ids.pop(entry.job.id, None)
+
+    def forget(self, job_ids: Sequence[str]) -> None:
+        """What is kept of how these jobs ended is gone."""
+        for job_id in job_ids:
+            del self.ended[job_id]
+
+    def obliterate(self) -> None:
+        """Nothing is left; only the test remembers who was ever here."""
+        self.is_paused = False
+        for places in (self.stream, self.delayed, self.dlq, self.events):
+            places.clear()
+        for kept in (self.ended, self.taken_ids, self.specs, self.leaders):
+            kept.clear()
+
     def update(self, job_id: str, serial: int) -> bool:
         later, entry = self._later(job_id), self._entry(job_id)
         if later:
-            later.job = replace(later.job, serial=serial)
+            later.job = replace(later.job, serial=serial, poison="")
             return True
         if entry is None or entry.held:
             return False
         self.stream.remove(entry)
-        self.stream.append(Entry(replace(entry.job, serial=serial)))
+        self.stream.append(Entry(replace(entry.job, serial=serial, poison="")))
         return True
 
     def set_paused(self, *, wanted: bool) -> bool:
@@ -270,11 +181,12 @@ class Model:
 
     # --- roles
 
-    def lead(self, holder: str) -> bool:
-        """Whether a promoter leads; then it does for some time more."""
-        if self.leader and self.leader[0] != holder and self.leader[1] > self.now:
+    def lead(self, role: str, holder: str) -> bool:
+        """Whether this promoter, or scheduler, leads; then it does for some time more."""
+        leader, until = self.leaders.get(role, (holder, 0))
+        if leader != holder and until > self.now:
             return False
-        self.leader = holder, self.now + LOCK_TTL
+        self.leaders[role] = holder, self.now + LOCK_TTL
         return True
 
     def due(self, batch: int) -> list[Later]:
@@ -283,10 +195,36 @@ class Model:
         due = [later for later in self.delayed if later.due <= self.now]
         return sorted(due, key=lambda later: later.run_at_ms or 0)[:room]
 
-    def promote(self, moved: Sequence[Later]) -> None:
+    def promote(self, moved: Sequence[Later], aside: Sequence[Later]) -> None:
+        """Jobs to the stream, and what is none to the dead letters: of that nobody is told."""
         for later in moved:
             self.delayed.remove(later)
             self._append(later.job)
+        for later in aside:
+            self.delayed.remove(later)
+            self.dlq.append(Letter(later.job, "malformed", 0))
+
+    def fire(self, batch: int) -> None:
+        """A scheduler that leads fires what is due, if the queue is not full when it begins."""
+        if len(self.stream) >= MAX_STREAM:
+            return
+        due = [key for key, spec in self.specs.items() if spec.due_ms <= self.clock_ms]
+        for key in sorted(due, key=lambda key: (self.specs[key].due_ms, key))[:batch]:
+            spec = self.specs[key]
+            windows, next_ms = spec.plan(self.clock_ms)
+            for window_ms in [] if spec.is_paused else windows:
+                if spec.limit is None or spec.fired < spec.limit:
+                    self._append(self.fired_job(key, window_ms))
+                    spec.fired += 1
+            if next_ms is None or (spec.limit is not None and spec.fired >= spec.limit):
+                del self.specs[key]
+            else:
+                spec.due_ms = next_ms
+
+    def fired_job(self, key: str, window_ms: int) -> Job:
+        spec = self.specs[key]
+        job_id = f"{spec.own_id or key}@{window_ms}"
+        return Job(job_id, spec.name, spec.serial, attempts=spec.attempts)
 
     def take(self, consumer: str, entries: Sequence[Entry], hand: set[bytes]) -> list[Taken]:
         """`consumer` is given these: which run each of them is."""
@@ -301,12 +239,7 @@ class Model:
     def put_back(self, consumer: str, taken: Sequence[Taken]) -> None:
         """Deliveries come while the queue is paused: they wait again, uncounted."""
         self._let_go(consumer, taken)
-        # Those at the end of the stream that nobody began are unread again; an entry before one
-        # that runs stays delivered, for whoever looks first.
-        for entry in reversed(self.active):
-            if entry.held and entry.held.counted:
-                break
-            entry.held = None
+        self._wait_again()
 
     def hand_back(self, consumer: str, taken: Sequence[Taken]) -> None:
         """A worker stops: what it did not begin goes to the next, who is woken if none would be."""
@@ -317,6 +250,27 @@ class Model:
         for each in anew:
             self.stream.remove(each.entry)
             self.stream.append(Entry(each.entry.job))
+
+    def leave(self, consumer: str, others: Sequence[str]) -> bool:
+        """What was handed back goes to the other, or waits again; whether nothing else is left."""
+        ours = [entry for entry in self.active if self._is_ours(consumer, entry)]
+        for entry in ours if others else ():
+            held = entry.held
+            if held and (held.since is None or self.now - held.since >= FOR_ALL):
+                entry.held = replace(held, consumer=others[0])
+        if not others:
+            self._wait_again()
+        return not any(self._is_ours(consumer, entry) for entry in ours)
+
+    def _wait_again(self) -> None:
+        """Those at the end of the stream that nobody began are unread again.
+
+        An entry before one that runs stays delivered, for whoever looks first.
+        """
+        for entry in reversed(self.active):
+            if entry.held and entry.held.counted:
+                break
+            entry.held = None
 
     def renew(self, consumer: str, entries: Sequence[Entry]) -> list[bytes]:
         """Who still has them keeps them; the ids of those lost."""
@@ -357,8 +311,11 @@ class Model:
             return False
         self.stream.remove(entry)
         self.dlq.append(Letter(entry.job, reason, attempts))
-        self.ended[entry.job.id] = Ended("f", None, self.now + 2 * RESULT_TTL)
-        self.events.append(("dlq", entry.job.id))
+        # Whoever sets poison aside does not look into it: not even for its id.
+        told_id = "" if entry.job.poison else entry.job.id
+        if told_id:
+            self.ended[told_id] = Ended("f", None, self.now + 2 * RESULT_TTL)
+        self.events.append(("dlq", told_id))
         return True
 
     def pass_time(self, units: int) -> None:
@@ -367,33 +324,3 @@ class Model:
             if later.run_at_ms is not None:
                 later.run_at_ms -= units * UNIT_MS
         self.ended = {key: end for key, end in self.ended.items() if end.until > self.now}
-
-    # --- within
-
-    def _append(self, job: Job) -> None:
-        self._meet(job)
-        self.stream.append(Entry(job))
-        self.events.append(("waiting", job.id))
-
-    def _meet(self, job: Job) -> None:
-        if job.id not in self.known:
-            self.known.append(job.id)
-
-    def _later(self, job_id: str) -> Later | None:
-        return next((each for each in self.delayed if each.job.id == job_id), None)
-
-    def _entry(self, job_id: str) -> Entry | None:
-        return next((each for each in self.stream if each.job.id == job_id), None)
-
-    def _is_silent(self, entry: Entry) -> bool:
-        held = entry.held
-        return held is not None and (held.since is None or self.now - held.since >= LEASE)
-
-    def _is_ours(self, consumer: str, entry: Entry) -> bool:
-        held = entry.held
-        return entry in self.stream and held is not None and held.consumer == consumer
-
-    def _let_go(self, consumer: str, taken: Sequence[Taken]) -> None:
-        for each in taken:
-            if self._is_ours(consumer, each.entry):
-                each.entry.held = Held(consumer, each.before, None)

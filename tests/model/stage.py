@@ -4,15 +4,16 @@ Operations and not rules: of hypothesis' rules each example leaves many out, and
 would come as far as a late retry of a job that somebody else has taken over.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from hypothesis.strategies import SearchStrategy
 
 from chasquimq import SyncQueue
 from chasquimq.arguments import job_defaults
 from chasquimq.broker.blocking import BlockingConnection
+from chasquimq.broker.call import Call
 from chasquimq.broker.options import ConnectionOptions
 from chasquimq.broker.url import parse_url
 from chasquimq.clock import ManualClock
@@ -20,7 +21,11 @@ from chasquimq.config import ProducerConfig
 from chasquimq.doors.frame import SyncFrame
 from chasquimq.engine.sender import SyncSender
 from chasquimq.wire.keys import QueueKeys
-from tests.model.plain import MAX_STREAM
+from tests.model.values import MAX_STREAM, START_MS
+
+T = TypeVar("T")
+
+CONSUMERS = ("c1", "c2")
 
 
 @dataclass(frozen=True)
@@ -48,12 +53,33 @@ def operation(
     return register
 
 
-class ClockedQueue(SyncQueue):
-    """A queue whose clock stands still, years behind the server's: it must not matter."""
+class AtOnce:
+    """A connection as roles use it, over one that blocks: nothing is ever waited for."""
 
-    def __init__(self, name: str, url: str) -> None:
+    def __init__(self, connection: BlockingConnection) -> None:
+        self._connection = connection
+
+    async def run(self, call: Call[T]) -> T:
+        return self._connection.run(call)
+
+
+def at_once(step: Coroutine[Any, Any, T]) -> T:
+    """What a step returns that waits for nothing."""
+    try:
+        step.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    message = f"{step} waits for something"
+    raise AssertionError(message)
+
+
+class ClockedQueue(SyncQueue):
+    """A queue whose clock is years behind the server's: it must not matter but to what recurs."""
+
+    def __init__(self, name: str, url: str, clock: ManualClock) -> None:
         config = ProducerConfig(queue_name=name, max_stream_len=MAX_STREAM, max_delay_secs=0)
-        sender = SyncSender(parse_url(url), config, clock=ManualClock())
+        sender = SyncSender(parse_url(url), config, clock=clock)
         SyncFrame.__init__(self, sender, "default", job_defaults(None))
 
 
@@ -63,10 +89,15 @@ class Stage:
     def __init__(self, server, queue_name: str) -> None:
         self.keys = QueueKeys(queue_name)
         self.client = server.client()
-        self.queue = ClockedQueue(queue_name, server.socket_url)
+        self.clock = ManualClock(START_MS)
+        self.queue = ClockedQueue(queue_name, server.socket_url, self.clock)
         self.connection = BlockingConnection(
             parse_url(server.socket_url), ConnectionOptions(), slot_key=self.keys.tag
         )
+
+    def rewind(self) -> None:
+        """Let the clock begin anew: the same steps have to come to the same windows."""
+        ManualClock.__init__(self.clock, START_MS)
 
     def close(self) -> None:
         self.queue.close()

@@ -20,14 +20,14 @@ def stage(server, queue_name):
     stage.close()
 
 
-@pytest.mark.servers("valkey", "redis-8.6")
+@pytest.mark.servers(*effort(("valkey", "redis-8.6"), ("valkey", "redis-6.2", "redis-8.6")))
 @pytest.mark.timeout(effort(180, 3_600))
 def test_a_queue_does_what_its_model_says(stage):
     run_state_machine_as_test(
         lambda: QueueMachine(stage),
         settings=settings(
             max_examples=effort(80, 4_000),
-            stateful_step_count=effort(80, 160),
+            stateful_step_count=effort(100, 160),
             deadline=None,
             suppress_health_check=list(HealthCheck),
             phases=effort((Phase.generate,), (Phase.generate, Phase.shrink)),

@@ -9,11 +9,15 @@ from dataclasses import dataclass
 
 import redis
 
+from chasquimq.errors import DecodeError
 from chasquimq.wire.codec import unpack
 from chasquimq.wire.envelope import decode
 from chasquimq.wire.keys import QueueKeys
 from chasquimq.wire.member import decode_member
 from tests.support.raw_queue import GROUP, RawQueue
+
+GARBAGE = b"\xc1"
+"""What strangers write begins with this, which begins nothing of ours; their serial follows."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,7 @@ class Look:
     held: dict[bytes, tuple[str, int]]
     delayed: list[tuple[Seen, int]]
     dlq: list[tuple[str, str, int]]
-    """Job id, reason, attempts."""
+    """Job id if there is one, reason, attempts."""
 
 
 class World:
@@ -48,33 +52,60 @@ class World:
 
     def look(self) -> Look:
         """Everything, past the library."""
-        rows = self._client.xrange(self._keys.stream)
+        asked = self._client.pipeline(transaction=False)
+        asked.xrange(self._keys.stream)
+        asked.xpending_range(self._keys.stream, GROUP, "-", "+", 100_000)
+        asked.zrange(self._keys.delayed, 0, -1, withscores=True)
+        asked.xrange(self._keys.dlq)
+        rows, held, delayed, letters = asked.execute(raise_on_error=False)
+        if isinstance(held, redis.ResponseError) and str(held).startswith("NOGROUP"):
+            held = []
         return Look(
-            stream=[(entry_id, _seen(fields[b"d"], fields[b"n"])) for entry_id, fields in rows],
-            held={each.entry_id: (each.consumer, each.deliveries) for each in self.raw.held()},
-            delayed=[(_seen_member(member), int(score)) for member, score in self.raw.delayed()],
+            stream=[(entry_id, _seen_entry(fields)) for entry_id, fields in rows],
+            held={
+                row["message_id"]: (row["consumer"].decode(), row["times_delivered"])
+                for row in held
+            },
+            delayed=[(_seen_member(member), int(score)) for member, score in delayed],
             dlq=[
-                (decode(letter["d"]).id, letter["reason"].decode(), int(letter["attempts"]))
-                for letter in self.raw.dlq()
+                (_job_id(letter), letter[b"reason"].decode(), int(letter.get(b"attempts", 0)))
+                for _, letter in letters
             ],
         )
 
-    def ends(self, job_ids: list[str]) -> dict[str, tuple[str, int | None]]:
-        """What is kept of these jobs' ends: its kind, and the value."""
-        if not job_ids:
-            return {}
-        outcomes = self._client.mget([self._keys.outcome(job_id) for job_id in job_ids])
-        values = self._client.mget([self._keys.result(job_id) for job_id in job_ids])
-        return {
+    def dlq_ids(self) -> list[str]:
+        """The ids of the dead letters themselves."""
+        return [dlq_id.decode() for dlq_id, _ in self._client.xrange(self._keys.dlq)]
+
+    def consumers(self) -> list[str]:
+        """The names in the group; none if it is not there."""
+        try:
+            rows = self._client.xinfo_consumers(self._keys.stream, GROUP)
+        except redis.ResponseError:
+            return []
+        return [row["name"].decode() for row in rows]
+
+    def is_gone(self) -> bool:
+        """Whether no key of the queue is left."""
+        return not list(self._client.scan_iter(match=self._keys.tag.decode() + ":*", count=1_000))
+
+    def kept(
+        self, job_ids: list[str], unique_ids: tuple[str, ...]
+    ) -> tuple[dict[str, tuple[str, int | None]], set[str]]:
+        """What is kept of these jobs' ends, its kind and the value; those of these ids taken."""
+        keys = self._keys
+        wanted = [keys.outcome(job_id) for job_id in job_ids]
+        wanted += [keys.result(job_id) for job_id in job_ids]
+        wanted += [keys.dedup_marker(job_id) for job_id in unique_ids]
+        found = self._client.mget(wanted)
+        count = len(job_ids)
+        ends = {
             job_id: (outcome[:1].decode(), None if value is None else unpack(value))
-            for job_id, outcome, value in zip(job_ids, outcomes, values, strict=True)
+            for job_id, outcome, value in zip(job_ids, found, found[count:], strict=False)
             if outcome is not None
         }
-
-    def taken_ids(self, job_ids: tuple[str, ...]) -> set[str]:
-        """Those of these ids that are taken."""
-        markers = self._client.mget([self._keys.dedup_marker(job_id) for job_id in job_ids])
-        return {job_id for job_id, marker in zip(job_ids, markers, strict=True) if marker}
+        markers = zip(unique_ids, found[2 * count :], strict=True)
+        return ends, {job_id for job_id, marker in markers if marker}
 
     def events(self) -> list[tuple[str, str]]:
         """All events, in order: name and job."""
@@ -97,11 +128,31 @@ class World:
                 self._client.pexpire(key, max(0, left_ms - ms))
 
 
+def _seen_entry(fields: dict[bytes, bytes]) -> Seen:
+    if b"d" not in fields:
+        return Seen("", "", int(fields[b"x"]), 0)
+    return _seen(fields[b"d"], fields.get(b"n", b""))
+
+
 def _seen(data: bytes, name: bytes) -> Seen:
+    if data.startswith(GARBAGE):
+        return Seen("", "", int(data.removeprefix(GARBAGE)), 0)
     envelope = decode(data)
-    return Seen(envelope.id, name.decode(), unpack(envelope.packed_data), envelope.attempt)
+    value = unpack(envelope.packed_data)
+    # Of a job that is too big the serial comes first.
+    serial = value[0] if isinstance(value, list) else value
+    return Seen(envelope.id, name.decode(), serial, envelope.attempt)
 
 
 def _seen_member(member: bytes) -> Seen:
+    if member.startswith(GARBAGE):
+        return _seen(member, b"")
     name, data = decode_member(member)
     return _seen(data, name.encode())
+
+
+def _job_id(letter: dict[bytes, bytes]) -> str:
+    try:
+        return decode(letter.get(b"d", b"")).id
+    except DecodeError:
+        return ""

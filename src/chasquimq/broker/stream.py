@@ -1,6 +1,6 @@
-"""The main stream: append jobs, read batches with claims, renew, acknowledge, hand back."""
+"""The main stream: append jobs, read batches with claims, renew, acknowledge."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
@@ -10,15 +10,12 @@ from chasquimq.broker.call import Call, Reply, bulk, call, checked, command
 from chasquimq.broker.ring import Ticket
 from chasquimq.wire.codec import pack_for_script
 from chasquimq.wire.entry import job_fields, parse_job_fields
-from chasquimq.wire.ids import StreamId
 from chasquimq.wire.keys import QueueKeys
 
 GONE_MS = 3_600_000
 """A consumer that was silent for so long belongs to a worker that was killed."""
 # More deliveries than any worker holds at a time.
 _MOST_PENDING = 10_000
-# Behind the first one that is put back; where more are pending they stay so, idle.
-_MOST_PUT_BACK = 1_000
 
 
 class NewJob(NamedTuple):
@@ -212,16 +209,6 @@ def join(keys: QueueKeys, group: str, *, gone_ms: int = GONE_MS) -> Call[str]:
     )
 
 
-def leave(keys: QueueKeys, group: str, consumer: str, *, idle_ms: int) -> Call[bool]:
-    """Forget a stopped consumer and pass on what it handed back; False if it holds more."""
-    return scripts.LEAVE.call(
-        {"stream": keys.stream},
-        {"group": group, "consumer": consumer, "idle_ms": idle_ms, "most": _MOST_PUT_BACK},
-        read=bool,
-        repeatable=True,
-    )
-
-
 def read(
     keys: QueueKeys,
     group: str,
@@ -312,39 +299,6 @@ def renew(
         read=list,
         repeatable=True,
         more_arguments=entry_ids,
-    )
-
-
-def hand_back(
-    keys: QueueKeys, group: str, consumer: str, deliveries: Iterable[Delivery], *, idle_ms: int
-) -> Call[int]:
-    """Give deliveries that were not started to whoever asks next, without counting a run."""
-    more: list[bytes] = []
-    for each in deliveries:
-        # An entry that was delivered before must keep its count, which a new entry would not have.
-        more += (each.entry_id, b"%d" % each.deliveries, b"0" if each.deliveries else b"1")
-    return scripts.HAND_BACK.call(
-        {"stream": keys.stream},
-        {"group": group, "consumer": consumer, "idle_ms": idle_ms},
-        read=int,
-        repeatable=True,
-        more_arguments=more,
-    )
-
-
-def put_back(
-    keys: QueueKeys, group: str, consumer: str, deliveries: Iterable[Delivery], *, idle_ms: int
-) -> Call[int]:
-    """Make deliveries that were not started wait again, in their places; nobody is woken."""
-    more: list[bytes] = []
-    for each in sorted(deliveries, key=lambda delivery: StreamId.parse(delivery.entry_id)):
-        more += (each.entry_id, b"%d" % each.deliveries)
-    return scripts.PUT_BACK.call(
-        {"stream": keys.stream},
-        {"group": group, "consumer": consumer, "idle_ms": idle_ms, "most": _MOST_PUT_BACK},
-        read=int,
-        repeatable=True,
-        more_arguments=more,
     )
 
 

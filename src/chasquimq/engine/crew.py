@@ -392,6 +392,6 @@ class Crew:
 
     async def _leave(self) -> None:
         try:
-            await self._main.run(self._reader.leave_call())
+            await self._reader.leave(self._main)
         except ChasquiError as error:
             log.debug("consumer %s stays in the group: %s", self._config.consumer_id, error)

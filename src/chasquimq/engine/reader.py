@@ -9,10 +9,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
-from chasquimq.broker import pause, stream
+from chasquimq.broker import pause, returns, stream
 from chasquimq.broker.call import Call
 from chasquimq.broker.connection import Connection
 from chasquimq.broker.limits import Taken
+from chasquimq.broker.steps import drive
 from chasquimq.broker.stream import Delivery
 from chasquimq.clock import Clock
 from chasquimq.config import ConsumerConfig
@@ -198,7 +199,7 @@ class Reader(Role):
 
     def hand_back_call(self, deliveries: list[Delivery]) -> Call[int]:
         """The call that gives unstarted deliveries to whoever reads next."""
-        return stream.hand_back(
+        return returns.hand_back(
             self._keys,
             self._config.group,
             self._config.consumer_id,
@@ -206,10 +207,13 @@ class Reader(Role):
             idle_ms=IDLE_FOR_ALL_MS,
         )
 
-    def leave_call(self) -> Call[bool]:
-        """The call that ends our membership of the group, after everything else."""
+    async def leave(self, helper: Connection) -> None:
+        """End our membership of the group, after everything else; with leases left it goes on."""
         config = self._config
-        return stream.leave(self._keys, config.group, config.consumer_id, idle_ms=IDLE_FOR_ALL_MS)
+        depart = returns.depart(
+            self._keys, config.group, config.consumer_id, idle_ms=IDLE_FOR_ALL_MS
+        )
+        await drive(helper, depart)
 
     async def _wait_at_gate(self) -> None:
         gate = self._gate
@@ -234,7 +238,7 @@ class Reader(Role):
         unstarted = [*self.take_unstarted(), *read]
         if unstarted:
             await self.connection.run(
-                stream.put_back(
+                returns.put_back(
                     self._keys,
                     self._config.group,
                     self._config.consumer_id,

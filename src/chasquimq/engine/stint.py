@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from chasquimq.broker import locks, pause, stream
+from chasquimq.broker import locks, pause, returns, stream
 from chasquimq.broker.call import Steps
 from chasquimq.broker.connection import Connection
 from chasquimq.broker.limits import Taken
@@ -202,5 +202,5 @@ def let_go(keys: QueueKeys, config: ConsumerConfig) -> Steps[int]:
         each.deliveries += 1
     for at in range(0, len(left), _CHUNK):
         chunk = left[at : at + _CHUNK]
-        yield stream.hand_back(keys, group, consumer, chunk, idle_ms=IDLE_FOR_ALL_MS)
+        yield returns.hand_back(keys, group, consumer, chunk, idle_ms=IDLE_FOR_ALL_MS)
     return len(left)
