@@ -4,11 +4,12 @@
 #   make check    format, lint, types, import layers, known vulnerabilities
 #   make test     the whole suite on every server that can be had; ARGS="..." goes to pytest
 #   make chaos    try to break the promises; ARGS="--minutes 10 --seed 7", `--help` lists more
+#   make soak     an hour at a steady rate with reconnects: does anything grow? ARGS="--minutes 5"
 #   make fuzz     the model and the fuzzers, at random and for long
 #   make bench    ours beside the reference, as ratios; ARGS="--quick", "--peers all", `--help` lists more
 #   make bench-spark  Spark beside the raw client, as ratios; ARGS="--large", "--only read", "--json"
 
-.PHONY: help venv demo servers test chaos fuzz bench bench-spark check fmt clean
+.PHONY: help venv demo servers test chaos soak fuzz bench bench-spark check fmt clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -28,6 +29,9 @@ test: servers
 
 chaos: servers
 	@.venv/bin/python -m chaos $(ARGS)
+
+soak: servers
+	@.venv/bin/python -m chaos.soak $(ARGS)
 
 fuzz: servers
 	@CHASQUI_FUZZ=long scripts/test --timeout=7200 tests/model tests/fuzz $(ARGS)

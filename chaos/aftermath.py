@@ -86,7 +86,7 @@ def look(
     yield from _in_delayed(stage, keys)
     yield from _in_dlq(stage, keys)
     yield from asyncio.run(_completed(stage, keys, sorted(job_ids)))
-    yield Quiet(is_drained, tuple(_leftovers(stage.client(), keys)))
+    yield Quiet(is_drained, tuple(leftovers(stage.client(), keys)))
 
 
 def _in_stream(stage: Stage, keys: QueueKeys) -> Iterator[Record]:
@@ -129,7 +129,8 @@ async def _completed(stage: Stage, keys: QueueKeys, job_ids: list[str]) -> list[
     return found
 
 
-def _leftovers(client: redis.Redis, keys: QueueKeys) -> Iterator[str]:
+def leftovers(client: redis.Redis, keys: QueueKeys) -> Iterator[str]:
+    """What should not be there when everything is settled. Deletes the keys of the queue."""
     groups = client.xinfo_groups(keys.stream) if client.exists(keys.stream) else []
     for group in groups:
         if group["pending"]:

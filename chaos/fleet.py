@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -52,12 +52,17 @@ class Actor:
 
     def __repr__(self) -> str:
         """Show which process plays it."""
-        return f"<Actor {self.who} pid {self._process.pid if self._process else None}>"
+        return f"<Actor {self.who} pid {self.pid}>"
 
     @property
     def who(self) -> str:
         """The process, as the history names it."""
         return f"{self.part.name}.{self.generation}"
+
+    @property
+    def pid(self) -> int | None:
+        """Its process; None before the first start and after the end."""
+        return self._process.pid if self._process else None
 
     @property
     def is_alive(self) -> bool:
@@ -134,12 +139,17 @@ class Fleet:
     """All actors of a run."""
 
     def __init__(
-        self, options: Options, queue: str, folder: Path, url_of: Callable[[str], str]
+        self,
+        parts: Iterable[Part],
+        url_of: Callable[[str], str],
+        *,
+        queue: str,
+        folder: Path,
+        seed: int,
     ) -> None:
         """Cast the parts; `url_of` says by which way each reaches the server."""
         self._actors = [
-            Actor(part, url_of(part.name), queue, folder=folder, seed=options.seed)
-            for part in _cast(options)
+            Actor(part, url_of(part.name), queue, folder=folder, seed=seed) for part in parts
         ]
 
     def __iter__(self) -> Iterator[Actor]:
@@ -175,7 +185,8 @@ class Fleet:
         self.retire(scroll, "")
 
 
-def _cast(options: Options) -> Iterator[Part]:
+def cast(options: Options) -> Iterator[Part]:
+    """The parts of a run of chaos."""
     for number in range(1, options.producers + 1):
         limit = _LIMITS[number % len(_LIMITS)]
         yield Part(f"producer-{number}", "chaos.producer", {"rate": options.rate, **limit})

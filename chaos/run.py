@@ -10,7 +10,7 @@ from pathlib import Path
 from chaos import aftermath, stage
 from chaos.clocks import now_us
 from chaos.faults import playable
-from chaos.fleet import Fleet
+from chaos.fleet import Fleet, cast
 from chaos.history import Record, Recurs, Scroll, Stage, in_order, read_all
 from chaos.nemesis import Nemesis
 from chaos.options import LEASE_MS, Options
@@ -37,7 +37,7 @@ def run(options: Options) -> list[Record]:
         afterwards.callback(scroll.close)
         servers = stage.build(options.topology, options.server, keys.stream)
         afterwards.callback(servers.close)
-        fleet = Fleet(options, QUEUE, folder, servers.url_of)
+        fleet = Fleet(cast(options), servers.url_of, queue=QUEUE, folder=folder, seed=options.seed)
         afterwards.callback(fleet.close, scroll)
         scroll.write(Stage(now_us(), options.seed, options.server, options.topology, LEASE_MS))
         asyncio.run(_store_recurring(servers.url, scroll))

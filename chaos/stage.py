@@ -1,6 +1,7 @@
 """Where it is played: a server, its ways in, and its siblings if there are any."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -70,10 +71,10 @@ class Stage(ABC):
 class Single(Stage):
     """One server, and a proxy of its own for every actor."""
 
-    def __init__(self, binary: ServerBinary) -> None:
+    def __init__(self, binary: ServerBinary, arguments: Sequence[str] = DURABLE) -> None:
         """Start the server."""
         super().__init__()
-        self.server = Server(binary, DURABLE)
+        self.server = Server(binary, arguments)
         self.url = self.server.url
         self.proxies: dict[str, Proxy] = {}
 

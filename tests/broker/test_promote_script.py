@@ -5,6 +5,7 @@ import pytest
 from chasquimq.broker import delayed, dlq, stream
 from chasquimq.broker.delayed import Promotion
 from chasquimq.errors import ServerReplyError
+from chasquimq.wire.ids import StreamId
 from tests.support.broker_builders import (
     TELLING,
     a_delayed_job,
@@ -48,7 +49,7 @@ def delay(raw, keys):
 
 
 def nothing_done(*, is_leader):
-    return Promotion(is_leader, 0, 0, 0, 0, None, [])
+    return Promotion(is_leader, 0, 0, 0, 0, None, StreamId.MIN, [])
 
 
 def test_due_jobs_move_to_the_stream_in_the_order_they_were_due_and_are_told(
@@ -69,6 +70,7 @@ def test_due_jobs_move_to_the_stream_in_the_order_they_were_due_and_are_told(
         depth=0,
         lag_ms=0,
         next_due_in_ms=None,
+        last=StreamId.parse(raw.client.xrevrange(keys.stream, count=1)[0][0]),
         job_ids=[b"first", b"second"],
     )
     assert sorted(raw.everything()) == ["events", "held", "promoter:lock", "stream"]

@@ -16,7 +16,7 @@ from chasquimq.wire.envelope import encode
 from chasquimq.wire.member import encode_member
 from tests.support.builders import an_envelope
 from tests.support.eventually import eventually
-from tests.support.scene import Scene, running, soon
+from tests.support.scene import GROUP, Scene, running, soon
 from tests.support.sink import RecordingSink
 
 
@@ -100,6 +100,70 @@ async def test_promotion_pauses_while_the_stream_is_full(scene, make, sink):
     tick = await sink.next(PromoterTick)
     assert (tick.promoted, tick.depth) == (0, 1)
     assert tick.oldest_pending_lag_ms >= 1_000
+
+
+def flood(scene, count):
+    """So many due jobs, and a group that reads."""
+    scene.client.xgroup_create(scene.keys.stream, GROUP, "0", mkstream=True)
+    pipeline = scene.client.pipeline()
+    for n in range(count):
+        pipeline.zadd(
+            scene.keys.delayed, {encode_member("old", encode(an_envelope(id=f"j{n}"))): 1 + n}
+        )
+    pipeline.execute()
+
+
+def read(scene, count):
+    """The names of as many jobs as the group is given next."""
+    [(_, entries)] = scene.client.xreadgroup(GROUP, "c", {scene.keys.stream: ">"}, count=count)
+    return [fields[b"n"].decode() for _, fields in entries]
+
+
+async def test_a_flood_lets_new_jobs_through_and_the_reading_of_it_lets_more_in(scene, make):
+    flood(scene, 100)
+    promoter = make(promote_batch=5)
+    for _ in range(10):
+        await promoter.step()
+    assert scene.depth() == 20  # four batches wait, however many are due
+    await scene.queue.add("new", 1)
+    await promoter.step()
+    assert read(scene, 21) == ["old"] * 20 + ["new"]
+    for _ in range(10):
+        await promoter.step()
+    assert read(scene, 100) == ["old"] * 20
+
+
+async def test_in_a_long_line_due_jobs_may_be_half(scene, make):
+    flood(scene, 1_000)
+    await scene.queue.add_bulk([{"name": "new", "data": n} for n in range(100)])
+    promoter = make(promote_batch=10)
+    for _ in range(30):
+        await promoter.step()
+    assert (scene.depth(), scene.delayed()) == (200, 900)
+
+
+async def test_a_promoter_that_holds_a_flood_back_keeps_its_lock_and_looks_less_and_less(
+    scene, make, sink
+):
+    flood(scene, 100)
+    promoter, other = make(sink, promote_batch=5), make()
+    pauses_s = [await promoter.step() for _ in range(12)]
+    assert pauses_s == [0, 0, 0, 0, 0.005, 0.01, 0.02, 0.04, 0.08, 0.1, 0.1, 0.1]
+    assert 0 < scene.client.ttl(scene.keys.promoter_lock) <= 5
+    await other.step()
+    assert "standing by" in repr(other)
+    assert sink.seen(PromoterTick)[-1].depth == 80
+    read(scene, 5)
+    assert [await promoter.step() for _ in range(2)] == [0, 0.005]
+
+
+async def test_a_flood_before_anybody_reads_is_let_in_whole(scene, make):
+    flood(scene, 100)
+    scene.client.xgroup_destroy(scene.keys.stream, GROUP)
+    promoter = make(promote_batch=5)
+    for _ in range(20):
+        await promoter.step()
+    assert (scene.depth(), scene.delayed()) == (100, 0)
 
 
 async def test_a_member_that_is_no_job_goes_to_the_dlq_and_holds_nobody_up(scene, make):

@@ -10,6 +10,7 @@ from chasquimq.broker.seek import Pace
 from chasquimq.broker.stream import Telling
 from chasquimq.errors import DecodeError
 from chasquimq.wire.envelope import Envelope, decode
+from chasquimq.wire.ids import StreamId
 from chasquimq.wire.keys import QueueKeys
 from chasquimq.wire.member import decode_member, encode_member
 
@@ -39,6 +40,8 @@ class Promotion:
     depth: int
     lag_ms: int
     next_due_in_ms: int | None
+    last: StreamId
+    """The entry of the last job that was promoted."""
     job_ids: list[bytes]
 
 
@@ -280,7 +283,7 @@ def _cancel(keys: QueueKeys, job_id: str, found: bytes) -> Call[int]:
 
 
 def _read_promotion(reply: Reply) -> Promotion:
-    is_leader, promoted, set_aside, depth, lag_ms, next_due, *job_ids = reply
+    is_leader, promoted, set_aside, depth, lag_ms, next_due, last, *job_ids = reply
     return Promotion(
         bool(is_leader),
         promoted,
@@ -288,5 +291,6 @@ def _read_promotion(reply: Reply) -> Promotion:
         depth,
         lag_ms,
         None if next_due < 0 else next_due,
+        StreamId.parse(last),
         job_ids,
     )

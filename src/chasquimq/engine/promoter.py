@@ -9,10 +9,12 @@ script.
 import asyncio
 import logging
 
-from chasquimq.broker import delayed, locks
+from chasquimq.broker import delayed, line, locks
 from chasquimq.broker.connection import Connection
+from chasquimq.broker.delayed import Promotion
 from chasquimq.config import PromoterConfig
 from chasquimq.engine.role import Role
+from chasquimq.engine.turnstile import Turnstile
 from chasquimq.errors import ChasquiError
 from chasquimq.metrics import LockOutcome, PromoterTick, report
 from chasquimq.wire.keys import QueueKeys
@@ -20,6 +22,8 @@ from chasquimq.wire.keys import QueueKeys
 log = logging.getLogger("chasquimq.engine")
 
 _LISTEN_MS = 5_000
+# How soon to look again whether a line that was full has moved; doubled for one that has not.
+_LOOK_AGAIN_S = 0.005
 
 
 class PromoterRole(Role):
@@ -36,6 +40,9 @@ class PromoterRole(Role):
         self._keys = QueueKeys(config.queue_name)
         self._promoted_ids: list[bytes] = []
         self._was_leader: bool | None = None
+        self._turnstile = Turnstile(config.promote_batch)
+        self._is_flooded = False
+        self._look_again_s = _LOOK_AGAIN_S
 
     def __repr__(self) -> str:
         """Show whether it leads."""
@@ -43,21 +50,28 @@ class PromoterRole(Role):
         return f"<Promoter {self._config.queue_name} {state}>"
 
     async def step(self) -> float:
-        """Promote one batch, if we lead; return the seconds until another could be due."""
+        """Promote one batch, if we lead; return the seconds until another could be due.
+
+        While more is due than that, new jobs must get through too: see `turnstile`.
+        """
         config = self._config
         await self._forget_indexes()
+        room = config.promote_batch
+        if self._is_flooded:
+            room = self._turnstile.room(await self.connection.run(line.look(self._keys)))
         promotion = await self.connection.run(
             delayed.promote(
                 self._keys,
                 holder=config.holder_id,
                 lock_ttl_s=config.lock_ttl_secs,
-                batch=config.promote_batch,
+                batch=room,  # none: the lock is renewed all the same
                 capacity=config.max_stream_len,
                 events_cap=config.events_max_stream_len if config.events_enabled else 0,
                 dlq_cap=config.dlq_max_stream_len,
             )
         )
         self._note_leadership(is_leader=promotion.is_leader)
+        self._note_flood(promotion)
         longest_s = config.poll_interval_ms / 1_000
         if not promotion.is_leader:
             return longest_s
@@ -70,8 +84,20 @@ class PromoterRole(Role):
         if promotion.next_due_in_ms is None:
             return longest_s
         if promotion.next_due_in_ms == 0 and not promotion.promoted:
-            return longest_s  # due, but the stream is at its cap
+            if room:
+                return longest_s  # due, but the stream is at its cap
+            pause_s = min(longest_s, self._look_again_s)
+            self._look_again_s = pause_s * 2
+            return pause_s
+        self._look_again_s = _LOOK_AGAIN_S
         return min(longest_s, promotion.next_due_in_ms / 1_000)
+
+    def _note_flood(self, promotion: Promotion) -> None:
+        self._is_flooded = promotion.is_leader and promotion.next_due_in_ms == 0
+        if not self._is_flooded:
+            self._turnstile.clear()
+        elif promotion.promoted:
+            self._turnstile.entered(promotion.promoted, promotion.last)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Repeat `step` until `stop` is set, then stop listening too."""

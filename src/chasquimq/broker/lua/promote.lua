@@ -6,9 +6,9 @@
 -- ARGV    holder lock_ttl_s batch cap events_cap dlq_cap
 -- EVENTS  waiting
 -- RETURN  {is leader 1/0, promoted, set aside, depth, lag_ms of the oldest still due, ms until the next
---         is due (-1 = none), job ids...}
+--         is due (-1 = none), entry id of the last promoted (0-0 = none), job ids...}
 local leader = redis.call('GET', lock)
-if leader and leader ~= holder then return {0, 0, 0, 0, 0, -1} end
+if leader and leader ~= holder then return {0, 0, 0, 0, 0, -1, '0-0'} end
 local locked = redis.pcall('SET', lock, holder, 'EX', lock_ttl_s)
 local is_full = locked.err ~= nil
 if is_full then
@@ -48,7 +48,7 @@ local function id_of(envelope)
   return ''
 end
 
-local ids, aside, text_now = {}, 0, string.format('%.0f', now_ms)
+local ids, aside, last_id, text_now = {}, 0, '0-0', string.format('%.0f', now_ms)
 for _, member in ipairs(due) do
   local name, envelope = split(member)
   if not envelope then
@@ -63,7 +63,7 @@ for _, member in ipairs(due) do
       entry[5], entry[6] = 'n', name
       told[#told + 1], told[#told + 2] = 'n', name
     end
-    redis.call('XADD', unpack(entry))
+    last_id = redis.call('XADD', unpack(entry))
     if events_cap ~= '0' and not is_full then redis.pcall('XADD', unpack(told)) end
     ids[#ids + 1] = id_of(envelope)
   end
@@ -72,7 +72,7 @@ end
 local first = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
 local wait_ms = first and math.floor(tonumber(first) - now_ms) or -1
 local answer = {1, #ids, aside, redis.call('ZCARD', delayed), first and math.max(0, -wait_ms) or 0,
-                first and math.max(0, wait_ms) or -1}
+                first and math.max(0, wait_ms) or -1, last_id}
 -- One by one: `unpack` refuses some 8,000 values, which would hide what has been done already.
 for _, job_id in ipairs(ids) do answer[#answer + 1] = job_id end
 return answer
