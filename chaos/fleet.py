@@ -108,7 +108,7 @@ class Actor:
     def order(self, line: str) -> None:
         """Tell it something; nothing happens if it is gone."""
         if self._process is not None and self._process.stdin is not None:
-            with suppress(OSError):
+            with suppress(OSError, ValueError):  # closed by its end, or by who has seen that
                 self._process.stdin.write(f"{line}\n".encode())
                 self._process.stdin.flush()
 

@@ -49,7 +49,7 @@ def delay(raw, keys):
 
 
 def nothing_done(*, is_leader):
-    return Promotion(is_leader, 0, 0, 0, 0, None, StreamId.MIN, [])
+    return Promotion(is_leader, 0, 0, 0, 0, None, b"", StreamId.MIN, [])
 
 
 def test_due_jobs_move_to_the_stream_in_the_order_they_were_due_and_are_told(
@@ -70,6 +70,7 @@ def test_due_jobs_move_to_the_stream_in_the_order_they_were_due_and_are_told(
         depth=0,
         lag_ms=0,
         next_due_in_ms=None,
+        next_due_at=b"",
         last=StreamId.parse(raw.client.xrevrange(keys.stream, count=1)[0][0]),
         job_ids=[b"first", b"second"],
     )

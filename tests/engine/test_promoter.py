@@ -91,6 +91,49 @@ async def test_a_promoter_sleeps_until_the_next_job_is_due(scene, make):
     assert 45 < await promoter.step() <= 50
 
 
+async def test_while_nothing_is_due_a_poll_is_one_question_and_no_step(scene, make, sink):
+    put(scene, "next", now_ms(scene) + 3_600_000)
+    promoter = make(sink)
+    await promoter.step()
+    before = scene.client.info("commandstats")
+    for _ in range(5):
+        assert await promoter.step() == 0.1
+    after = scene.client.info("commandstats")
+    counted = {
+        name: after[name]["calls"] - before.get(name, {"calls": 0})["calls"]
+        for name in ("cmdstat_zcount", "cmdstat_evalsha")
+    }
+    assert counted == {"cmdstat_zcount": 5, "cmdstat_evalsha": 0}
+    assert len(sink.seen(PromoterTick)) == 1
+
+
+@pytest.mark.parametrize("had_one", [True, False])
+async def test_a_poll_finds_a_job_that_was_scheduled_before_all_others_without_a_word(
+    scene, make, sink, had_one
+):
+    if had_one:
+        put(scene, "next", now_ms(scene) + 3_600_000)
+    promoter = make(sink)
+    await promoter.step()
+    put(scene, "unheard", now_ms(scene))
+    await promoter.step()
+    assert [event.job_id for event in scene.events("waiting")] == ["unheard"]
+
+
+async def test_while_nothing_is_due_the_lock_is_renewed_all_the_same(scene, make, sink):
+    promoter = make(sink, lock_ttl_secs=1)
+    await promoter.step()
+    lock = scene.keys.promoter_lock
+
+    async def is_renewed():
+        left_ms = scene.client.pttl(lock)
+        await promoter.step()
+        return scene.client.pttl(lock) > left_ms
+
+    await eventually(is_renewed)
+    assert len(sink.seen(PromoterTick)) == 2
+
+
 async def test_promotion_pauses_while_the_stream_is_full(scene, make, sink):
     await scene.queue.add_bulk([{"name": "n", "data": n} for n in range(3)])
     put(scene, "late", now_ms(scene) - 1_000)
@@ -359,7 +402,7 @@ async def test_a_promoter_outlives_a_server_that_goes_away_between_two_steps(
 ):
     own = start_server()
     scene = Scene(own, queue_name)
-    options = ConnectionOptions(patience_ms=20)
+    options = ConnectionOptions(patience_ms=500)
     connection = Connection(parse_url(own.socket_url), options, slot_key=scene.keys.tag)
     promoter = PromoterRole(connection, PromoterConfig(queue_name=queue_name, poll_interval_ms=1))
     put(scene, "late", now_ms(scene) - 1_000)

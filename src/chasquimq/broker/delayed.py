@@ -40,6 +40,8 @@ class Promotion:
     depth: int
     lag_ms: int
     next_due_in_ms: int | None
+    next_due_at: bytes
+    """When that is, as the set has it; empty if there is none."""
     last: StreamId
     """The entry of the last job that was promoted."""
     job_ids: list[bytes]
@@ -216,6 +218,12 @@ def promote(  # noqa: PLR0913 -- the script's signature
     )
 
 
+def count_earlier(keys: QueueKeys, due_at: bytes) -> Call[int]:
+    """How many jobs are due before the instant that was the next, or at all if there was none."""
+    bound = b"(" + due_at if due_at else b"+inf"
+    return call("ZCOUNT", keys.delayed, "-inf", bound, read=int)
+
+
 def forget_indexes(keys: QueueKeys, job_ids: Sequence[bytes]) -> Call[int]:
     """Drop the cancel indexes of promoted jobs; one that is missed expires by itself."""
     indexes = [keys.delayed_index(job_id) for job_id in job_ids if job_id]
@@ -283,7 +291,7 @@ def _cancel(keys: QueueKeys, job_id: str, found: bytes) -> Call[int]:
 
 
 def _read_promotion(reply: Reply) -> Promotion:
-    is_leader, promoted, set_aside, depth, lag_ms, next_due, last, *job_ids = reply
+    is_leader, promoted, set_aside, depth, lag_ms, next_due, due_at, last, *job_ids = reply
     return Promotion(
         bool(is_leader),
         promoted,
@@ -291,6 +299,7 @@ def _read_promotion(reply: Reply) -> Promotion:
         depth,
         lag_ms,
         None if next_due < 0 else next_due,
+        due_at,
         StreamId.parse(last),
         job_ids,
     )

@@ -2,12 +2,13 @@
 
 It sleeps until the next job is due; a producer that schedules an earlier one wakes it through a
 list that the leader blocks on. The poll interval is only the upper bound, for producers that do not
-wake. What a crash leaves behind: the lock, which expires; nothing else, since each step is one
-script.
+wake: while nothing is due a poll is one small question and no step. What a crash leaves behind: the
+lock, which expires; nothing else, since each step is one script.
 """
 
 import asyncio
 import logging
+from dataclasses import dataclass
 
 from chasquimq.broker import delayed, line, locks
 from chasquimq.broker.connection import Connection
@@ -22,8 +23,18 @@ from chasquimq.wire.keys import QueueKeys
 log = logging.getLogger("chasquimq.engine")
 
 _LISTEN_MS = 5_000
+# Steps in the life of a lock, at least: each renews it.
+_STEPS_PER_LOCK = 3
 # How soon to look again whether a line that was full has moved; doubled for one that has not.
 _LOOK_AGAIN_S = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class _Lull:
+    """How long nothing is due, unless somebody schedules a job before the one that was next."""
+
+    until_s: float
+    due_at: bytes
 
 
 class PromoterRole(Role):
@@ -43,6 +54,7 @@ class PromoterRole(Role):
         self._turnstile = Turnstile(config.promote_batch)
         self._is_flooded = False
         self._look_again_s = _LOOK_AGAIN_S
+        self._lull: _Lull | None = None
 
     def __repr__(self) -> str:
         """Show whether it leads."""
@@ -56,6 +68,9 @@ class PromoterRole(Role):
         """
         config = self._config
         await self._forget_indexes()
+        if (left_s := await self._left_of_lull()) > 0:
+            return min(left_s, config.poll_interval_ms / 1_000)
+        began_s = asyncio.get_running_loop().time()
         room = config.promote_batch
         if self._is_flooded:
             room = self._turnstile.room(await self.connection.run(line.look(self._keys)))
@@ -72,6 +87,7 @@ class PromoterRole(Role):
         )
         self._note_leadership(is_leader=promotion.is_leader)
         self._note_flood(promotion)
+        self._note_lull(promotion, began_s)
         longest_s = config.poll_interval_ms / 1_000
         if not promotion.is_leader:
             return longest_s
@@ -98,6 +114,29 @@ class PromoterRole(Role):
             self._turnstile.clear()
         elif promotion.promoted:
             self._turnstile.entered(promotion.promoted, promotion.last)
+
+    def _note_lull(self, promotion: Promotion, began_s: float) -> None:
+        due_in_ms = promotion.next_due_in_ms
+        if not promotion.is_leader or due_in_ms == 0:
+            self._lull = None
+            return
+        # Not from now on: the server may have answered as soon as it was asked.
+        lasts_s = self._config.lock_ttl_secs / _STEPS_PER_LOCK
+        if due_in_ms is not None:
+            lasts_s = min(lasts_s, due_in_ms / 1_000)
+        self._lull = _Lull(began_s + lasts_s, promotion.next_due_at)
+
+    async def _left_of_lull(self) -> float:
+        """Seconds until there may be something to do; 0 if there may be now."""
+        if self._lull is None:
+            return 0
+        left_s = self._lull.until_s - asyncio.get_running_loop().time()
+        if left_s > 0:
+            earlier = delayed.count_earlier(self._keys, self._lull.due_at)
+            if not await self.connection.run(earlier):
+                return left_s
+        self._lull = None
+        return 0
 
     async def run(self, stop: asyncio.Event) -> None:
         """Repeat `step` until `stop` is set, then stop listening too."""

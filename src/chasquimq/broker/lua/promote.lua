@@ -6,9 +6,10 @@
 -- ARGV    holder lock_ttl_s batch cap events_cap dlq_cap
 -- EVENTS  waiting
 -- RETURN  {is leader 1/0, promoted, set aside, depth, lag_ms of the oldest still due, ms until the next
---         is due (-1 = none), entry id of the last promoted (0-0 = none), job ids...}
+--         is due (-1 = none), when that is (empty = none), entry id of the last promoted (0-0 = none),
+--         job ids...}
 local leader = redis.call('GET', lock)
-if leader and leader ~= holder then return {0, 0, 0, 0, 0, -1, '0-0'} end
+if leader and leader ~= holder then return {0, 0, 0, 0, 0, -1, '', '0-0'} end
 local locked = redis.pcall('SET', lock, holder, 'EX', lock_ttl_s)
 local is_full = locked.err ~= nil
 if is_full then
@@ -72,7 +73,7 @@ end
 local first = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
 local wait_ms = first and math.floor(tonumber(first) - now_ms) or -1
 local answer = {1, #ids, aside, redis.call('ZCARD', delayed), first and math.max(0, -wait_ms) or 0,
-                first and math.max(0, wait_ms) or -1, last_id}
+                first and math.max(0, wait_ms) or -1, first or '', last_id}
 -- One by one: `unpack` refuses some 8,000 values, which would hide what has been done already.
 for _, job_id in ipairs(ids) do answer[#answer + 1] = job_id end
 return answer
