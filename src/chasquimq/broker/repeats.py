@@ -186,7 +186,7 @@ def _pairs(reply: Reply) -> list[tuple[bytes, int]]:
 
 
 def _first_score(reply: Reply) -> int | None:
-    return _epoch_ms(reply[1]) if reply and math.isfinite(float(reply[1])) else None
+    return _epoch_ms(reply[1]) if reply and float(reply[1]) != math.inf else None
 
 
 def _epoch_ms(score: bytes) -> int:

@@ -8,6 +8,7 @@ due; the next leader fires them by their policy.
 """
 
 import logging
+import math
 from dataclasses import replace
 
 from chasquimq.broker import locks, repeats, stream
@@ -69,6 +70,9 @@ class SchedulerRole(Role):
         self._note_leadership(is_leader=is_leader)
         if not is_leader:
             return longest_s
+        if (left_s := await self._until_next()) > 0:
+            self._catching_up.clear()
+            return min(longest_s, max(_SHORTEST_SLEEP_S, left_s))
         if await self.connection.run(stream.depth(self._keys)) >= config.max_stream_len:
             return longest_s
         due = await drive(
@@ -76,15 +80,14 @@ class SchedulerRole(Role):
         )
         for stored in due:
             await self._fire(stored)
-        if not due:
-            self._catching_up.clear()
         if len(due) >= config.batch:
             return 0
+        return min(longest_s, max(_SHORTEST_SLEEP_S, await self._until_next()))
+
+    async def _until_next(self) -> float:
+        """Seconds until the next window, by our clock; without end if there is none."""
         next_ms = await self.connection.run(repeats.next_due(self._keys))
-        if next_ms is None:
-            return longest_s
-        left_s = (next_ms - self._clock.now_ms()) / 1_000
-        return min(longest_s, max(_SHORTEST_SLEEP_S, left_s))
+        return math.inf if next_ms is None else (next_ms - self._clock.now_ms()) / 1_000
 
     async def release(self) -> None:
         """Give the lock up, so that another can lead at once."""
