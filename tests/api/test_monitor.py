@@ -263,6 +263,15 @@ async def test_a_stopping_worker_is_not_ready_and_the_port_is_free_when_it_has_s
     assert not [each for each in threading.enumerate() if "monitor" in each.name]
 
 
+async def test_without_a_host_only_this_machine_can_reach_the_port(make):
+    async with served(make(nothing)) as worker:
+        host, port = worker.metrics_address
+        assert host == "127.0.0.1"
+        # All of 127.0.0.0/8 is this machine; a port that is open to all is open on 127.0.0.2 too.
+        with pytest.raises(OSError, match=r"127\.0\.0\.2"):
+            await asyncio.open_connection("127.0.0.2", port)
+
+
 async def test_a_port_in_use_is_a_clear_error_at_the_start(make):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

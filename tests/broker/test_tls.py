@@ -4,6 +4,7 @@ Of the servers that the suite knows only Debian's build of Redis 7.0 speaks TLS.
 """
 
 import asyncio
+import ssl
 from dataclasses import dataclass
 
 import pytest
@@ -132,6 +133,27 @@ async def test_the_name_in_the_certificate_may_be_given_or_left_unchecked(
     _, port = start_tls()
     caller = dial(url(port, "127.0.0.1", ssl_ca_certs=papers.ca, **option))
     assert await caller.run(ping()) == "PONG"
+
+
+@pytest.mark.parametrize(
+    ("options", "name"), [({}, "localhost"), ({"ssl_server_name": "queue.test"}, "queue.test")]
+)
+async def test_a_server_that_has_many_names_is_told_which_one_is_meant(
+    authority, dial, papers, options, name
+):
+    """SNI, as a proxy before several servers needs it. This one notes the name and hangs up."""
+    told = []
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost", "queue.test").configure_cert(context)
+    context.sni_callback = lambda _, name, __: told.append(name)
+
+    async def hang_up(_, writer):
+        writer.close()
+
+    async with await asyncio.start_server(hang_up, "127.0.0.1", 0, ssl=context) as proxy:
+        port = proxy.sockets[0].getsockname()[1]
+        await refusal(dial(url(port, ssl_ca_certs=papers.ca, **options)))
+    assert set(told) == {name}
 
 
 async def test_the_check_can_be_turned_off(start_tls, dial):
