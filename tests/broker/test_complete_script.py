@@ -58,6 +58,17 @@ def test_a_job_that_returned_nothing_leaves_its_outcome_only(run, raw, complete)
     assert raw.events() == [f"e=completed id=j1 ts={TOLD_MS} attempt=1 duration_us=250"]
 
 
+def test_a_value_that_an_earlier_job_of_the_id_left_does_not_pass_for_this_ones(
+    run, raw, keys, complete
+):
+    (entry_id,) = raw.delivered("c1", an_entry("j1"))
+    raw.client.set(keys.result("j1"), b"\x2a", ex=60)
+
+    run(complete(a_completion(entry_id, "j1", "mail", value=None)))
+
+    assert run(results.read(keys, ["j1"])) == [Kept(None, b"n%d" % TOLD_MS)]
+
+
 def test_runs_that_began_lately_are_told_first_with_or_without_a_name(run, raw, complete):
     (entry_id,) = raw.delivered("c1", an_entry("j1"))
     began = [

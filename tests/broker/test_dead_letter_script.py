@@ -2,8 +2,9 @@
 
 import pytest
 
-from chasquimq.broker import dlq
+from chasquimq.broker import dlq, results
 from chasquimq.broker.dlq import Burial
+from chasquimq.broker.results import Kept
 from chasquimq.errors import DlqReason, ServerReplyError
 from chasquimq.wire.entry import DeadLetter
 from tests.support.broker_builders import SILENT, TELLING, TOLD_MS, an_entry, an_envelope
@@ -74,6 +75,25 @@ def test_a_given_up_job_is_in_the_dlq_its_outcome_is_kept_and_it_is_told(
     assert raw.events() == [f"e=dlq id=j1 ts={TOLD_MS} n=mail attempt=3 reason=retries_exhausted"]
     assert raw.client.ttl(keys.outcome("j1")) == 60
     assert [letter.dlq_id for letter in run(dlq.peek(keys, limit=9))] == [dlq_id.decode()]
+
+
+def test_a_value_that_an_earlier_job_of_the_id_left_does_not_pass_for_this_ones(
+    run, raw, keys, bury, delivery
+):
+    raw.client.set(keys.result("j1"), b"\x2a", ex=60)
+
+    assert run(bury(a_burial(delivery))) is True
+
+    assert run(results.read(keys, ["j1"])) == [Kept(None, b"f!")]
+
+
+def test_what_is_not_ours_any_more_takes_no_value_along(run, raw, keys, bury, delivery):
+    raw.client.set(keys.result("j1"), b"\x2a", ex=60)
+    raw.claimed("c2", [delivery])
+
+    assert run(bury(a_burial(delivery))) is False
+
+    assert run(results.read(keys, ["j1"])) == [Kept(b"\x2a", None)]
 
 
 def test_an_entry_that_could_not_be_read_is_buried_without_name_id_and_outcome(

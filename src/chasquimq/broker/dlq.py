@@ -52,6 +52,7 @@ def dead_letter(  # noqa: PLR0913 -- the script's signature
             "stream": keys.stream,
             "dlq": keys.dlq,
             "outcome": keys.outcome(burial.job_id),
+            "result": keys.result(burial.job_id),
             "events": keys.events,
         },
         {

@@ -48,6 +48,9 @@ for i, was_there in ipairs(removed) do
       local has_value = ARGV[value_at] == '1'
       if has_value then
         redis.pcall('SET', KEYS[key_at], ARGV[value_at + 1], 'EX', result_ttl_s)
+      else
+        -- An earlier job of the same id may have left one, which would pass for this one's.
+        redis.call('DEL', KEYS[key_at])
       end
       redis.pcall('SET', KEYS[key_at + 1], (has_value and 'v' or 'n') .. ts_ms, 'EX', outcome_ttl_s)
     end
