@@ -143,9 +143,11 @@ async def test_a_consumer_that_is_cancelled_hands_back_what_it_did_not_start(sce
     consumer = Crew(parse_url(scene.server.socket_url), config, handler)
     working = asyncio.create_task(consumer.run(asyncio.Event()))
     await eventually(lambda: gate.begun)
-    await eventually(lambda: has_read_ahead(scene, consumer))
-    await eventually(lambda: consumer._executor.waiting == 4)
-    await eventually(lambda: consumer._reader.blocked_on)
+    await eventually(
+        lambda: has_read_ahead(scene, consumer)
+        and consumer._executor.waiting == 4
+        and consumer._reader.blocked_on
+    )
     working.cancel()  # an open read is cut off, and must not take what goes back
     with pytest.raises(asyncio.CancelledError):
         await soon(working)
