@@ -144,9 +144,11 @@ async def test_a_consumer_that_is_cancelled_hands_back_what_it_did_not_start(sce
     working = asyncio.create_task(consumer.run(asyncio.Event()))
     await eventually(lambda: gate.begun)
     await eventually(
-        lambda: has_read_ahead(scene, consumer)
-        and consumer._executor.waiting == 4
-        and consumer._reader.blocked_on
+        lambda: (
+            has_read_ahead(scene, consumer)
+            and consumer._executor.waiting == 4
+            and consumer._reader.blocked_on
+        )
     )
     working.cancel()  # an open read is cut off, and must not take what goes back
     with pytest.raises(asyncio.CancelledError):
