@@ -2,7 +2,7 @@
 
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +24,11 @@ _LOOK_S = 0.2
 
 
 def run_fleet(
-    settings: Settings, *, slots: int | None, master: str | None, greet: Callable[[Ready], None]
+    settings: Settings,
+    *,
+    slots: int | None,
+    conf: Mapping[str, str],
+    greet: Callable[[Ready], None],
 ) -> int:
     """Work until a signal, or with `--burst` until nothing is left; what a fleet raises ends all.
 
@@ -51,12 +55,12 @@ def run_fleet(
         SparkWorker(name, settings.target, app_dir=str(Path(settings.app_dir).resolve()), **given)
         for name in names
     ]
-    spark = session(config=chosen(**{"spark.master": master, "spark.log.level": "ERROR"}))
+    running = session("chasqui worker", conf)
     try:
         greet(Ready(str(loaded), names, parse_url(url).safe_text))
         _run(fleets, is_burst=settings.is_burst)
     finally:
-        spark.stop()
+        running.stop()
     return 0
 
 
