@@ -65,17 +65,34 @@ def started(given: dict[str, Any]) -> Iterator[Any]:
     except ImportError as error:
         msg = f"the pipeline needs Spark ({error}): pip install 'chasquimq[spark]', and Java 17"
         raise Refusal(msg) from None
-    if (before := running()) is not None:
-        yield before
-        return
     is_verbose = given["verbose"]
-    config = _TABLES | spark_settings(given["conf"], is_verbose=is_verbose)
-    with contextlib.nullcontext() if is_verbose else _muted():
-        spark = session("chasqui pipeline", config)
+    with told_in_a_line(is_verbose=is_verbose):
+        if (before := running()) is not None:
+            yield before
+            return
+        config = _TABLES | spark_settings(given["conf"], is_verbose=is_verbose)
+        with contextlib.nullcontext() if is_verbose else _muted():
+            spark = session("chasqui pipeline", config)
+        try:
+            yield spark
+        finally:
+            spark.stop()
+
+
+@contextlib.contextmanager
+def told_in_a_line(*, is_verbose: bool) -> Iterator[None]:
+    """Raise what Spark fell over as a `Refusal`; with `--verbose` as it is, with all its traces."""
+    from chasquimq.pipeline.problems import SPARKS, in_a_line, unlogged  # noqa: PLC0415 -- an extra
+
+    if is_verbose:
+        yield
+        return
     try:
-        yield spark
-    finally:
-        spark.stop()
+        with unlogged():
+            yield
+    except SPARKS as error:
+        msg = f"Spark could not do it: {in_a_line(error)} (--verbose shows all that it says)"
+        raise Refusal(msg) from error
 
 
 @contextlib.contextmanager

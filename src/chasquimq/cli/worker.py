@@ -15,7 +15,7 @@ from chasquimq.cli.fleet import run_fleet
 from chasquimq.cli.loading import LoadError
 from chasquimq.cli.render import clean
 from chasquimq.cli.serving import HIGHEST_PORT, Ready, Settings, Shift, run_on_loop
-from chasquimq.cli.spark import spark_options, spark_settings
+from chasquimq.cli.spark import spark_options
 from chasquimq.cli.supervisor import Supervisor
 from chasquimq.cli.values import duration, positive
 from chasquimq.config import RATE_LIMIT_SCOPES
@@ -235,7 +235,8 @@ def command(  # noqa: PLR0913 -- the documented options
         return run_fleet(
             settings,
             slots=slots,
-            conf=spark_settings(_with_master(conf, master), is_verbose=verbose),
+            conf=_with_master(conf, master),
+            is_verbose=verbose,
             greet=lambda ready: greet(ready, None),
         )
     if slots is not None or master is not None or conf or verbose:

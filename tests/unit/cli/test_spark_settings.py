@@ -4,6 +4,7 @@ import pytest
 from click.testing import CliRunner
 
 from chasquimq.cli import worker
+from chasquimq.cli.spark import spark_settings
 
 QUIET = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
 
@@ -31,4 +32,4 @@ def test_settings_go_to_spark_as_they_are_and_it_is_quiet_unless_asked(
         worker.command, ["tasks:handle", "emails", "--engine", "spark", *arguments]
     )
     assert done.exit_code == 0, done.output
-    assert seen["conf"] == handed
+    assert spark_settings(seen["conf"], is_verbose=seen["is_verbose"]) == handed
