@@ -154,6 +154,7 @@ async def test_a_wrong_password_is_named_as_the_problem_and_not_shown(own, dial,
         await dial(url).ready()
     assert "wr0ng" not in str(caught.value)
     assert "***" in str(caught.value)
+    assert "disabled: check user and password" in str(caught.value)
 
 
 async def test_the_password_of_the_url_logs_in_the_default_user(own, dial):

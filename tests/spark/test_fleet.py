@@ -294,7 +294,12 @@ def run_cli(tmp_path, *arguments):
     ("arguments", "told"),
     [
         (["--slots", "2"], "add --engine spark"),
+        (["--conf", "spark.executor.memory=2g"], "add --engine spark"),
+        (["--engine", "spark", "--conf", "memory"], "--conf is 'memory': use KEY=VALUE"),
+        (["--engine", "spark", "--master", "local", "--conf", "spark.master=yarn"], "give one"),
         (["--engine", "spark", "--processes", "2"], "with --engine spark use --slots"),
+        (["--engine", "spark", "--metrics-port", "0"], "with --engine spark use --slots"),
+        (["--engine", "spark", "--rate-limit-scope", "worker"], "with --engine spark use --slots"),
         (["--engine", "spark"], "there is no module 'nowhere'"),
     ],
 )

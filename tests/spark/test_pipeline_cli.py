@@ -4,6 +4,8 @@ import csv
 import json
 
 import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from chasquimq.cli.main import entry
@@ -39,6 +41,48 @@ def test_events_become_tables_and_a_report(here, queue, queue_name, tmp_path):
     assert out.endswith(f"the report is in {tmp_path / 'page.html'}\n")
     assert f"{queue_name[:18]}… / welcome" in out
     assert "welcome" in (tmp_path / "page.html").read_text()
+
+
+def test_a_report_of_nothing_takes_the_place_of_no_other(here, queue, queue_name, tmp_path):
+    (tmp_path / "report.html").write_text("the last one")
+    code, out, err = here("report", "--path", "elsewhere")
+    assert (code, out) == (1, "")
+    assert err.startswith("chasqui: the tables in elsewhere hold nothing of these queues and days")
+    queue.add("welcome", {})
+    here("run", queue_name)
+    assert here("report", "no-such-queue")[0] == 1
+    assert (tmp_path / "report.html").read_text() == "the last one"
+
+
+@pytest.mark.parametrize(
+    ("url", "where", "code", "told"),
+    [
+        (None, "error > 1", 2, "which does not fit every dead letter: The value"),
+        (None, "nonsense = 1", 2, "which is no condition on dead letters: A column"),
+        ("redis://:hush@127.0.0.1:1", "true", 3, "cannot connect to redis://:***@127.0.0.1:1"),
+    ],
+)
+def test_why_triage_cannot_be_done_is_said_in_a_line(
+    here, queue_name, play, url, where, code, told
+):
+    play([*some("broken", 1)])
+    ended, out, err = here(
+        "triage", queue_name, "--where", where, *(["--redis-url", url] if url else [])
+    )
+    assert (ended, out) == (code, "")
+    assert told in err
+    assert err.count("\n") == 1
+
+
+def test_what_spark_falls_over_is_said_in_a_line_and_in_full_if_asked(here, queue, queue_name):
+    queue.add("welcome", {})
+    line = ["run", queue_name, "--path", "nowhere://host/lake"]
+    code, out, err = here(*line)
+    assert (code, out) == (1, "")
+    assert err.startswith("chasqui: Spark could not do it: No FileSystem for scheme")
+    assert err.count("\n") == 1
+    with pytest.raises((PySparkException, Py4JJavaError)):
+        here(*line, "--verbose")
 
 
 def test_dead_letters_are_shown_by_cause_exported_and_a_chosen_group_is_replayed(

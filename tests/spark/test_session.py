@@ -41,6 +41,32 @@ def test_the_server_can_be_set_for_the_session(spark, server, queue_name, url_se
     assert frame.count() == 1
 
 
+@pytest.fixture
+def logged(spark):
+    """`logged()`: what Spark has said since the test began, from warnings on."""
+    log4j = spark._jvm.org.apache.logging.log4j  # noqa: SLF001
+    heard = spark._jvm.java.io.StringWriter()  # noqa: SLF001
+    layout = log4j.core.layout.PatternLayout.createDefaultLayout()
+    appenders = log4j.core.appender.WriterAppender
+    listener = appenders.createAppender(layout, None, heard, "listener", *(False, True))
+    listener.start()
+    root = log4j.LogManager.getContext(False).getRootLogger()  # noqa: FBT003
+    root.addAppender(listener)
+    spark.sparkContext.setLogLevel("WARN")
+    yield heard.toString
+    spark.sparkContext.setLogLevel(SMALL["spark.log.level"])
+    root.removeAppender(listener)
+
+
+def test_registering_is_not_warned_of_and_other_warnings_are_heard(spark, logged):
+    name = "org.apache.spark.sql.execution.datasources.DataSourceManager"
+    manager = spark._jvm.org.apache.logging.log4j.LogManager.getLogger(name)  # noqa: SLF001
+    manager.warn("before")
+    register(spark)
+    manager.warn("after")
+    assert logged().split() == ["before", "after"]
+
+
 def test_a_setting_that_is_no_url_is_refused_without_showing_it(url_set):
     with pytest.raises(ConfigError, match=re.escape(URL_SETTING)) as refused:
         url_set("redis://:hush@host:port")

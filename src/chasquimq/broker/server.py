@@ -108,8 +108,8 @@ def check_login(reply: Reply, credentials: Credentials) -> None:
     """Raise if the server refused the login; a password that it repeats is not passed on."""
     _check_readiness([reply])
     if isinstance(reply, ReplyError):
-        text = str(reply).replace(credentials.password or "\0", "***")
-        msg = f"the server refused the login: {text}"
+        text = str(reply).replace(credentials.password or "\0", "***").rstrip(".")
+        msg = f"the server refused the login: {text}: check user and password"
         raise ConnectionFailedError(msg)
 
 

@@ -22,10 +22,7 @@ _ALERT = 1.0
 
 
 def show_figures(summary: "Summary") -> None:
-    """Print what a report says, in some lines."""
-    if summary.span is None:
-        say("nothing has happened yet in these queues and days: bring the tables up to date first")
-        return
+    """Print what a report says, in some lines; something must have happened."""
     show(panel(_title(summary), [facts(_facts(summary))]), _names(summary))
     left = len(summary.names) - _MOST_NAMES
     if left > 0:

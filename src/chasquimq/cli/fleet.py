@@ -13,6 +13,7 @@ import click
 from chasquimq.broker.url import parse_url
 from chasquimq.cli.loading import LoadError, load
 from chasquimq.cli.serving import Ready, Settings, queue_names
+from chasquimq.cli.spark import spark_settings, told_in_a_line
 from chasquimq.given import chosen
 from chasquimq.sync_queue import SyncQueue
 
@@ -24,7 +25,12 @@ _LOOK_S = 0.2
 
 
 def run_fleet(
-    settings: Settings, *, slots: int | None, master: str | None, greet: Callable[[Ready], None]
+    settings: Settings,
+    *,
+    slots: int | None,
+    conf: dict[str, str],
+    is_verbose: bool,
+    greet: Callable[[Ready], None],
 ) -> int:
     """Work until a signal, or with `--burst` until nothing is left; what a fleet raises ends all.
 
@@ -51,12 +57,13 @@ def run_fleet(
         SparkWorker(name, settings.target, app_dir=str(Path(settings.app_dir).resolve()), **given)
         for name in names
     ]
-    spark = session(config=chosen(**{"spark.master": master, "spark.log.level": "ERROR"}))
-    try:
-        greet(Ready(str(loaded), names, parse_url(url).safe_text))
-        _run(fleets, is_burst=settings.is_burst)
-    finally:
-        spark.stop()
+    with told_in_a_line(is_verbose=is_verbose):
+        running = session("chasqui worker", spark_settings(conf, is_verbose=is_verbose))
+        try:
+            greet(Ready(str(loaded), names, parse_url(url).safe_text))
+            _run(fleets, is_burst=settings.is_burst)
+        finally:
+            running.stop()
     return 0
 
 

@@ -14,6 +14,7 @@ from chasquimq.cli import backfill, options, triage
 from chasquimq.cli.figures import show_figures
 from chasquimq.cli.options import Function, Session
 from chasquimq.cli.place import shared_server
+from chasquimq.cli.problems import Refusal
 from chasquimq.cli.render import emit, say
 from chasquimq.cli.spark import spark_options, started
 from chasquimq.clock import SYSTEM_CLOCK
@@ -143,7 +144,7 @@ def report(queues: tuple[str, ...], out: str, *, as_json: bool, **given: Any) ->
     """Say what happened, and write a page that shows it.
 
     The page loads nothing, so send it to whom you like. Of all queues and days in the tables,
-    unless some are named.
+    unless some are named. If nothing happened in those no page is written, and the exit code is 1.
     """
     with _pipeline(given) as pipeline:
         from chasquimq.pipeline.report import page  # noqa: PLC0415 -- Spark may not be installed
@@ -152,6 +153,12 @@ def report(queues: tuple[str, ...], out: str, *, as_json: bool, **given: Any) ->
     if as_json:
         emit(found.as_dict())
         return
+    if found.span is None:
+        msg = (
+            f"the tables in {given['path']} hold nothing of these queues and days, so no page was "
+            "written: run  chasqui pipeline run QUEUE  first, or name another --path"
+        )
+        raise Refusal(msg)
     made = page(found, made_at_ms=SYSTEM_CLOCK.now_ms())
     Path(out).write_text(made, encoding="utf-8")
     show_figures(found)

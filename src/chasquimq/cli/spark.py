@@ -11,28 +11,16 @@ import click
 from chasquimq.cli.options import Function
 from chasquimq.cli.problems import Refusal
 
-_SETTINGS = {
-    "spark.log.level": "ERROR",
+_QUIET = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
+
+_TABLES = {
     "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     # Batches of a queue are small for Spark: its 200 would be mostly empty.
     "spark.sql.shuffle.partitions": "8",
     # Else every column of every plan notes where in our source it was made.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
-
-
-def spark_options(function: Function) -> Function:
-    """Add the options of Spark; `started` reads them."""
-    found = (
-        click.option("--conf", multiple=True, metavar="KEY=VALUE",
-                     help="A setting of Spark, such as spark.master=local[4]. May be repeated."),
-        click.option("--verbose", is_flag=True, help="Let Spark say what it does."),
-    )  # fmt: skip
-    for option in reversed(found):
-        function = option(function)
-    return function
 
 
 def pairs(given: tuple[str, ...], option: str, example: str) -> dict[str, str]:
@@ -47,24 +35,64 @@ def pairs(given: tuple[str, ...], option: str, example: str) -> dict[str, str]:
     return found
 
 
+def _parsed(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    return pairs(given, "--conf", "spark.master=local[4]")
+
+
+def spark_options(function: Function, *, only: str = "") -> Function:
+    """Add the options of Spark, which `started` reads; `only` says when they are of use."""
+    a, let = (f"{only}: a", f"{only}: let") if only else ("A", "Let")
+    found = (
+        click.option("--conf", multiple=True, metavar="KEY=VALUE", callback=_parsed,
+                     help=f"{a} setting of Spark, such as spark.master=local[4]. May be repeated."),
+        click.option("--verbose", is_flag=True, help=f"{let} Spark say what it does."),
+    )  # fmt: skip
+    for option in reversed(found):
+        function = option(function)
+    return function
+
+
+def spark_settings(conf: dict[str, str], *, is_verbose: bool) -> dict[str, str]:
+    """What `--conf` says, and what keeps Spark quiet unless it or `--verbose` says otherwise."""
+    return conf if is_verbose else _QUIET | conf
+
+
 @contextlib.contextmanager
 def started(given: dict[str, Any]) -> Iterator[Any]:
     """A session with the options of the command; one that ran before is used, and runs on."""
-    settings = _SETTINGS | pairs(given["conf"], "--conf", "spark.master=local[4]")
     try:
         from chasquimq.spark.session import running, session  # noqa: PLC0415 -- may not be there
     except ImportError as error:
         msg = f"the pipeline needs Spark ({error}): pip install 'chasquimq[spark]', and Java 17"
         raise Refusal(msg) from None
-    if (before := running()) is not None:
-        yield before
+    is_verbose = given["verbose"]
+    with told_in_a_line(is_verbose=is_verbose):
+        if (before := running()) is not None:
+            yield before
+            return
+        config = _TABLES | spark_settings(given["conf"], is_verbose=is_verbose)
+        with contextlib.nullcontext() if is_verbose else _muted():
+            spark = session("chasqui pipeline", config)
+        try:
+            yield spark
+        finally:
+            spark.stop()
+
+
+@contextlib.contextmanager
+def told_in_a_line(*, is_verbose: bool) -> Iterator[None]:
+    """Raise what Spark fell over as a `Refusal`; with `--verbose` as it is, with all its traces."""
+    from chasquimq.pipeline.problems import SPARKS, in_a_line, unlogged  # noqa: PLC0415 -- an extra
+
+    if is_verbose:
+        yield
         return
-    with contextlib.nullcontext() if given["verbose"] else _muted():
-        spark = session("chasqui pipeline", settings)
     try:
-        yield spark
-    finally:
-        spark.stop()
+        with unlogged():
+            yield
+    except SPARKS as error:
+        msg = f"Spark could not do it: {in_a_line(error)} (--verbose shows all that it says)"
+        raise Refusal(msg) from error
 
 
 @contextlib.contextmanager

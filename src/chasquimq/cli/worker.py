@@ -1,5 +1,6 @@
 """`chasqui worker`: run a handler or an app, in one process or in several that are looked after."""
 
+import functools
 import json
 import sys
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from chasquimq.cli.fleet import run_fleet
 from chasquimq.cli.loading import LoadError
 from chasquimq.cli.render import clean
 from chasquimq.cli.serving import HIGHEST_PORT, Ready, Settings, Shift
+from chasquimq.cli.spark import spark_options
 from chasquimq.cli.supervisor import Supervisor
 from chasquimq.cli.values import duration, positive
 from chasquimq.config import RATE_LIMIT_SCOPES
@@ -56,6 +58,13 @@ _WORKER_OPTIONS: tuple[Callable[[options.Function], options.Function], ...] = (
                  help="Write the events stream. [default: yes]"),
 )  # fmt: skip
 
+# A fleet's tasks come and go: they have no port of their own, and no name to be limited by.
+_NATIVE_OPTIONS = {"metrics_port", "metrics_host", "rate_limit_scope"}
+_OF_PROCESSES = (
+    "--processes, --max-jobs, --max-memory-mb, --reload, --uvloop, --metrics-port, --metrics-host "
+    "and --rate-limit-scope are of processes of this machine: with --engine spark use --slots"
+)
+
 
 def worker_options(function: options.Function) -> options.Function:
     """Add every option of `Worker` that has a flag."""
@@ -88,6 +97,7 @@ Data is an object of arguments by name: chasqui add default welcome '{"to": "ada
         "chasqui worker tasks:app --burst      # until there is nothing left to do",
         "chasqui worker tasks:app --processes 4 --concurrency 50 --max-jobs 10000",
         "chasqui worker tasks:handle emails --engine spark --slots 8 --master spark://host:7077",
+        "chasqui worker tasks:handle emails --engine spark --conf spark.executor.memory=2g",
     ],
 )
 @click.argument("target", metavar="MODULE:NAME")
@@ -118,6 +128,7 @@ Data is an object of arguments by name: chasqui add default welcome '{"to": "ada
     metavar="URL",
     help="With --engine spark: where Spark runs. [default: local[*], or $MASTER]",
 )
+@functools.partial(spark_options, only="With --engine spark")
 @click.option(
     "--processes",
     "-p",
@@ -183,6 +194,8 @@ def command(  # noqa: PLR0913 -- the documented options
     engine: str,
     slots: int | None,
     master: str | None,
+    conf: dict[str, str],
+    verbose: bool,
     processes: int,
     max_jobs: int | None,
     max_memory_mb: int | None,
@@ -218,15 +231,17 @@ def command(  # noqa: PLR0913 -- the documented options
     greet = _greet_in_json if as_json else _greet
     is_looked_after = processes > 1 or is_reloading or max_jobs or max_memory_mb
     if engine == "spark":
-        if is_looked_after or use_uvloop:
-            msg = (
-                "--processes, --max-jobs, --max-memory-mb, --reload and --uvloop are of processes "
-                "of this machine: with --engine spark use --slots"
-            )
-            raise click.UsageError(msg)
-        return run_fleet(settings, slots=slots, master=master, greet=lambda r: greet(r, None))
-    if slots is not None or master is not None:
-        msg = "--slots and --master are Spark's: add --engine spark"
+        if is_looked_after or use_uvloop or settings.options.keys() & _NATIVE_OPTIONS:
+            raise click.UsageError(_OF_PROCESSES)
+        return run_fleet(
+            settings,
+            slots=slots,
+            conf=_with_master(conf, master),
+            is_verbose=verbose,
+            greet=lambda ready: greet(ready, None),
+        )
+    if slots is not None or master is not None or conf or verbose:
+        msg = "--slots, --master, --conf and --verbose are Spark's: add --engine spark"
         raise click.UsageError(msg)
     if not is_looked_after:
         return _alone(settings, greet)
@@ -240,6 +255,15 @@ def command(  # noqa: PLR0913 -- the documented options
         ).run()
 
     return run_on_loop(supervise(), use_uvloop=False)
+
+
+def _with_master(conf: dict[str, str], master: str | None) -> dict[str, str]:
+    if master is None:
+        return conf
+    if conf.get("spark.master", master) != master:
+        msg = f"--master is {master}, --conf says spark.master={conf['spark.master']}: give one"
+        raise click.UsageError(msg)
+    return {**conf, "spark.master": master}
 
 
 def _alone(settings: Settings, greet: Callable[[Ready, int | None], None]) -> int:

@@ -1,11 +1,13 @@
 """What really went wrong, within what Spark makes of it."""
 
+import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 
 from chasquimq import errors
 from chasquimq.errors import BackfillError, ChasquiError
@@ -13,7 +15,34 @@ from chasquimq.errors import BackfillError, ChasquiError
 _OURS = re.compile(r"chasquimq\.(?:errors\.)?(\w+Error): ([^\n]*?) \[CMQ-\d+\]")
 _A_ROW = re.compile(r"^ValueError: ([^\n]+)$", re.MULTILINE)
 _CODES = re.compile(r"^\[[A-Z_.]+\] |\s*SQLSTATE: \w+.*$")
+_QUERY = re.compile(r"^Query \[id = .*?\] terminated with exception: ")
 _CLASS = re.compile(r"^(?:Caused by: )?(?:[\w$]+\.)+[\w$]+(?:Exception|Error): ")
+
+
+SPARKS = (PySparkException, Py4JJavaError)
+"""What Spark raises."""
+
+
+@contextmanager
+def unlogged() -> Iterator[None]:
+    """Let PySpark not write errors in SQL to stderr, as JSON, besides raising them."""
+    # Not `logging`'s: a logger of the usual kind under this name would break PySpark's call to it.
+    found = [PySparkLogger.getLogger(f"{each}QueryContextLogger") for each in ("SQL", "DataFrame")]
+    before = [each.level for each in found]
+    for each in found:
+        each.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for each, level in zip(found, before, strict=True):
+            each.setLevel(level)
+
+
+def in_a_line(error: Exception) -> str:
+    """What ended a job of Spark, or kept Spark from starting, without its own codes."""
+    if not isinstance(error, Py4JJavaError):
+        return _QUERY.sub("", first_line(error))
+    return _CODES.sub("", _CLASS.sub("", str(error.java_exception.toString()).split("\n", 1)[0]))
 
 
 def first_line(error: Exception) -> str:
@@ -40,7 +69,7 @@ def told_plainly(what: str) -> Iterator[None]:
     """Raise what ended a job of Spark as one line: ours as it was, else `BackfillError`."""
     try:
         yield
-    except (PySparkException, Py4JJavaError) as error:
+    except SPARKS as error:
         if (mine := ours(error)) is not None:
             raise mine from error
         row = _A_ROW.search(str(error))

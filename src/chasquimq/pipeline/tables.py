@@ -235,7 +235,7 @@ def _gold(name: str, unit: str, folder: Column) -> Table:
     first = Column("period", _TIME, f"the beginning of the {unit}")
     return Table(
         name,
-        f"What happened in a {unit}, for each queue and name of jobs.",
+        f"What happened in each {unit}, for each queue and name of jobs.",
         (first, _NAME, *_MEASURES, folder),
         key=("queue", "name", "period"),
         partitions=("queue", folder.name),

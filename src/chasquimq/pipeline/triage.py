@@ -3,18 +3,19 @@
 Grouping is done by Spark over `chasquimq_dlq`; what changes a queue goes through its front door.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
 
 from chasquimq.errors import ConfigError
 from chasquimq.pipeline import fingerprints
 from chasquimq.pipeline.export import writer_for
-from chasquimq.pipeline.problems import first_line
+from chasquimq.pipeline.problems import first_line, ours
 from chasquimq.spark import session
 from chasquimq.spark.source import server_of
 from chasquimq.sync_queue import SyncQueue
@@ -22,6 +23,8 @@ from chasquimq.sync_queue import SyncQueue
 _SAMPLES = 3
 # Ids that go to the server at a time.
 _AT_ONCE = 1_000
+# The first part of all SQL states that mean: a value cannot be worked with.
+_DATA_EXCEPTION = "22"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ class Triage:
     triage = Triage("emails")
     for group in triage.groups():
         print(group.count, group.message)
-    triage.replay(fingerprint=group.fingerprint)
+    triage.replay(triage.choose(fingerprint=group.fingerprint))
     """
 
     def __init__(
@@ -87,7 +90,8 @@ class Triage:
 
     def groups(self, where: str | None = None) -> list[Group]:
         """Those that look alike together, most first; `where` is a condition in SQL."""
-        rows = grouped(_filtered(self.letters(), None, where)).collect()
+        with _told_plainly(where):
+            rows = grouped(_filtered(self.letters(), None, where)).collect()
         return [_group(row) for row in rows]
 
     def choose(self, *, fingerprint: str | None = None, where: str | None = None) -> list[str]:
@@ -101,8 +105,9 @@ class Triage:
                 "neither fingerprint nor where is given: name a group, or say where='true' for all"
             )
             raise ConfigError(msg)
-        chosen = _filtered(self.letters(), fingerprint, where)
-        rows = chosen.orderBy("failed_at", "dlq_id").select("dlq_id").collect()
+        with _told_plainly(where):
+            chosen = _filtered(self.letters(), fingerprint, where)
+            rows = chosen.orderBy("failed_at", "dlq_id").select("dlq_id").collect()
         return [row["dlq_id"] for row in rows]
 
     def export(
@@ -118,8 +123,9 @@ class Triage:
         already is refused. Goes through the memory of the driver: the DLQ, being capped, fits.
         """
         write = writer_for(path)
-        chosen = _filtered(self.letters(), fingerprint, where).orderBy("failed_at", "dlq_id")
-        table = chosen.drop("shown_error").toArrow()
+        with _told_plainly(where):
+            chosen = _filtered(self.letters(), fingerprint, where).orderBy("failed_at", "dlq_id")
+            table = chosen.drop("shown_error").toArrow()
         write(table)
         return [str(each) for each in table.column("dlq_id").to_pylist()]
 
@@ -200,10 +206,25 @@ def _filtered(letters: DataFrame, fingerprint: str | None, where: str | None) ->
         try:
             letters = letters.where(where)
         except (AnalysisException, ParseException) as error:
-            why = first_line(error)
-            msg = f"where is {where!r}, which is no condition on dead letters: {why}"
-            raise ConfigError(msg) from None
+            raise _unfit(where, "is no condition on dead letters", error) from None
     return letters
+
+
+@contextmanager
+def _told_plainly(where: str | None) -> Iterator[None]:
+    """Raise what ended the reading in a line: ours as it was, or what the condition fell over."""
+    try:
+        yield
+    except PySparkException as error:
+        if (mine := ours(error)) is not None:
+            raise mine from error
+        if where is None or not (error.getSqlState() or "").startswith(_DATA_EXCEPTION):
+            raise
+        raise _unfit(where, "does not fit every dead letter", error) from None
+
+
+def _unfit(where: str, why: str, error: PySparkException) -> ConfigError:
+    return ConfigError(f"where is {where!r}, which {why}: {first_line(error)}")
 
 
 def _group(row: Row) -> Group:

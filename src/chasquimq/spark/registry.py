@@ -1,8 +1,11 @@
 """Makes our formats known to a Spark session."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from chasquimq.broker.url import parse_url
@@ -30,6 +33,9 @@ SOURCES: tuple[type[ChasquiSource[Any]], ...] = (
 FORMATS = tuple(each.name() for each in SOURCES)
 """Their names."""
 
+# Warns of each format that is registered and that it could have found by itself: all of them.
+_MANAGER = "org.apache.spark.sql.execution.datasources.DataSourceManager"
+
 _SPARKS_SECRETS = "(?i)secret|password|token|access[.]?key"
 
 
@@ -43,8 +49,38 @@ def register(spark: SparkSession) -> None:
     url = spark.conf.get(URL_SETTING, None)
     if url is not None:
         check_hidden(url, spark.conf.get("spark.redaction.regex", _SPARKS_SECRETS) or "")
-    for source in SOURCES:
-        spark.dataSource.register(source if url is None else _bound(source, url))
+    with _unwarned(spark):
+        for source in SOURCES:
+            spark.dataSource.register(source if url is None else _bound(source, url))
+
+
+@contextmanager
+def _unwarned(spark: SparkSession) -> Iterator[None]:
+    """Let Spark not warn of formats that take the place of themselves.
+
+    Where that cannot be had, over Spark Connect or with another logging than Spark's own, or where
+    somebody has set the level of that very logger, it says what it says.
+    """
+    context = _hushed(spark)
+    try:
+        yield
+    finally:
+        if context is not None:
+            context.getConfiguration().removeLogger(_MANAGER)
+            context.updateLoggers()
+
+
+def _hushed(spark: SparkSession) -> Any:  # noqa: ANN401 -- Java's
+    """Where Spark's loggers are, now that the one is silent; None if it is not."""
+    try:
+        log4j = spark._jvm.org.apache.logging.log4j  # type: ignore[union-attr]  # noqa: SLF001
+        context = log4j.LogManager.getContext(False)  # noqa: FBT003
+        if context.getConfiguration().getLoggers().containsKey(_MANAGER):
+            return None
+        log4j.core.config.Configurator.setLevel(_MANAGER, log4j.Level.ERROR)
+    except (AttributeError, TypeError, Py4JError):
+        return None
+    return context
 
 
 def _bound(source: type[ChasquiSource[Any]], url: str) -> type[ChasquiSource[Any]]:

@@ -43,7 +43,7 @@ _PROBLEM = Column("problem", _TEXT, "why it could not be read, null if it could"
 _PAYLOAD = Column("payload", _TEXT, "the job's data as JSON, or as your schema says", is_free=True)
 _ENVELOPE = (
     Column("created_at", _TIME, "when the job was added, by its producer's clock"),
-    Column("attempts_made", _WHOLE, "runs finished so far"),
+    Column("attempts_made", _WHOLE, "runs finished when it last came to the queue"),
     Column("max_attempts", _WHOLE, "the job's own limit of runs, null if it has none"),
     Column("backoff", _TEXT, "the job's own backoff as JSON, null if it has none"),
     _PAYLOAD,

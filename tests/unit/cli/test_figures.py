@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("pyspark", reason="the report needs the extra spark")
 
 from chasquimq.cli.figures import show_figures, spark_line
-from tests.support.figures import NOTHING, a_full_summary, a_summary
+from tests.support.figures import a_full_summary, a_summary
 
 
 @pytest.fixture
@@ -46,12 +46,6 @@ def test_nothing_is_wider_than_the_screen_and_what_is_left_out_is_said(printed, 
     assert any("events are missing in 4 gaps" in line for line in lines)
     # A name that is too long is cut, not folded over many lines.
     assert len(lines) < 40
-
-
-def test_nothing_is_said_to_be_nothing(printed):
-    assert printed(a_summary(**NOTHING), 80) == [
-        "nothing has happened yet in these queues and days: bring the tables up to date first"
-    ]
 
 
 @pytest.mark.parametrize(
