@@ -1,7 +1,6 @@
 """Spark as a fleet of workers: the same as an ordinary worker, as far as a queue can tell."""
 
 import asyncio
-import subprocess
 import sys
 import threading
 import time
@@ -9,6 +8,7 @@ import time
 import pytest
 
 from chasquimq import SyncQueue, UnrecoverableError, Worker
+from chasquimq.cli.main import entry
 from chasquimq.errors import ConfigError
 from chasquimq.spark import SparkWorker, permit
 from chasquimq.spark.slot import work
@@ -280,14 +280,19 @@ def test_what_cannot_work_is_refused_before_anything_is_started(handler, options
         SparkWorker("q", handler, **options)
 
 
-def run_cli(tmp_path, *arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "chasquimq", "worker", *arguments, "--app-dir", str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+def test_the_command_runs_a_module_of_yours_on_spark(
+    spark, server, queue_name, queue, tmp_path, capsys
+):
+    (tmp_path / "double.py").write_text("def handle(job):\n    return job.data * 2\n")
+    queue.add("n", 21, job_id="a")
+    done = entry(["worker", "double:handle", queue_name, "--redis-url", server.url, "--engine",
+                  "spark", "--slots", "1", "--store-results", "--burst",
+                  "--app-dir", str(tmp_path)])  # fmt: skip
+    told = capsys.readouterr().err
+    assert done == 0, told
+    assert "engine     spark" in told
+    assert queue.get_job_result("a") == 42
+    assert spark.range(1).count() == 1  # a session that ran before runs on
 
 
 @pytest.mark.parametrize(
@@ -303,8 +308,9 @@ def run_cli(tmp_path, *arguments):
         (["--engine", "spark"], "there is no module 'nowhere'"),
     ],
 )
-def test_the_command_says_in_a_line_what_is_wrong_before_spark_starts(tmp_path, arguments, told):
-    done = run_cli(tmp_path, "nowhere:handle", "q", *arguments)
-    assert done.returncode == 2
-    assert told in done.stderr
-    assert "Traceback" not in done.stderr
+def test_the_command_says_in_a_line_what_is_wrong_before_spark_starts(
+    tmp_path, capsys, arguments, told
+):
+    done = entry(["worker", "nowhere:handle", "q", *arguments, "--app-dir", str(tmp_path)])
+    said = capsys.readouterr().err
+    assert (done, told in said, "Traceback" in said) == (2, True, False), said

@@ -37,20 +37,6 @@ def test_a_stream_goes_on_until_ctrl_c_and_tells_what_it_did(server, queue, queu
     assert json.loads(done)["events"] == 1
 
 
-def test_the_command_runs_a_module_of_yours_on_spark(server, queue_name, queue, tmp_path):
-    (tmp_path / "double.py").write_text("def handle(job):\n    return job.data * 2\n")
-    queue.add("n", 21, job_id="a")
-    done = subprocess.run(
-        [sys.executable, "-m", "chasquimq", "worker", "double:handle", queue_name,
-         "--redis-url", server.url, "--engine", "spark", "--slots", "1", "--master", "local[1]",
-         "--store-results", "--burst", "--app-dir", str(tmp_path)],
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "engine     spark" in done.stderr
-    assert queue.get_job_result("a") == 42
-
-
 UNREGISTERED = """
 import json, sys
 from pyspark.sql import SparkSession

@@ -43,7 +43,8 @@ def run_fleet(
         sys.stderr.write(error.details)
         raise
     try:
-        from chasquimq.spark import SparkWorker, session  # noqa: PLC0415 -- an extra
+        from chasquimq.spark import SparkWorker  # noqa: PLC0415 -- an extra
+        from chasquimq.spark.session import running, session  # noqa: PLC0415 -- the same
     except ModuleNotFoundError as error:
         msg = f"--engine spark needs {error.name}: run  pip install 'chasquimq[spark]'"
         raise click.UsageError(msg) from None
@@ -58,12 +59,14 @@ def run_fleet(
         for name in names
     ]
     with told_in_a_line(is_verbose=is_verbose):
-        running = session("chasqui worker", spark_settings(conf, is_verbose=is_verbose))
+        before = running()
+        spark = before or session("chasqui worker", spark_settings(conf, is_verbose=is_verbose))
         try:
             greet(Ready(str(loaded), names, parse_url(url).safe_text))
             _run(fleets, is_burst=settings.is_burst)
         finally:
-            running.stop()
+            if before is None:
+                spark.stop()
     return 0
 
 
