@@ -55,6 +55,14 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
+class Withdrawing:
+    """A job is about to be cancelled or removed: who asks may die before the answer."""
+
+    us: int
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Withdrawn:
     """A delayed job was cancelled, or a job removed: the answer, or None if none came."""
 
@@ -191,14 +199,14 @@ class Stage:
 
 
 Record: TypeAlias = (
-    Asked | Added | Refused | Withdrawn | Recurs | Started | Ended | Died | Cut | Forgotten
-    | Starved | Broke | Poisoned | Found | SetAside | Quiet | Stage
+    Asked | Added | Refused | Withdrawing | Withdrawn | Recurs | Started | Ended | Died | Cut
+    | Forgotten | Starved | Broke | Poisoned | Found | SetAside | Quiet | Stage
 )  # fmt: skip
 _KINDS = {
     kind.__name__: kind
     for kind in (
-        Asked, Added, Refused, Withdrawn, Recurs, Started, Ended, Died, Cut, Forgotten, Starved,
-        Broke, Poisoned, Found, SetAside, Quiet, Stage,
+        Asked, Added, Refused, Withdrawing, Withdrawn, Recurs, Started, Ended, Died, Cut, Forgotten,
+        Starved, Broke, Poisoned, Found, SetAside, Quiet, Stage,
     )
 }  # fmt: skip
 

@@ -23,6 +23,7 @@ from chaos.history import (
     Stage,
     Started,
     Starved,
+    Withdrawing,
     Withdrawn,
 )
 
@@ -49,6 +50,7 @@ class JobPast:
 
     job_id: str
     added: list[Added] = field(default_factory=list)
+    withdrawing: list[Withdrawing] = field(default_factory=list)
     withdrawn: list[Withdrawn] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
     found: list[Found] = field(default_factory=list)
@@ -65,8 +67,9 @@ class JobPast:
 
     @property
     def may_be_withdrawn(self) -> bool:
-        """Whether somebody was told so, or asked for it and was told nothing."""
-        return any(each.is_gone is not False for each in self.withdrawn)
+        """Whether somebody was told so, or asked for it and was told nothing, or did not live."""
+        is_open = len(self.withdrawing) > len(self.withdrawn)
+        return is_open or any(each.is_gone is not False for each in self.withdrawn)
 
     def places(self) -> list[str]:
         """Where it was found."""
@@ -140,6 +143,8 @@ def _note(past: Past, record: Record) -> None:
             past.job(record.job_id).added.append(record)
         case Refused():
             past.refused.append(record)
+        case Withdrawing():
+            past.job(record.job_id).withdrawing.append(record)
         case Withdrawn():
             past.job(record.job_id).withdrawn.append(record)
         case Found():

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from chaos.clocks import now_ms, now_us
-from chaos.history import Added, Asked, Refused, Withdrawn
+from chaos.history import Added, Asked, Refused, Withdrawing, Withdrawn
 from chaos.process import Life, Orders
 from chaos.workload import Wanted, wanted
 from chasquimq import BackoffSpec, ChasquiError, Job, Queue, QueueFullError
@@ -111,6 +111,7 @@ class Producer:
         await asyncio.sleep(after_ms / 1_000)
         withdraw = self._chance.choice((self._queue.cancel_delayed, self._queue.remove))
         is_gone: bool | None
+        self._life.scroll.write(Withdrawing(now_us(), job_id))
         try:
             is_gone = await withdraw(job_id)
         except ChasquiError:

@@ -7,7 +7,17 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from chaos.checker import RULES, Breach
-from chaos.history import Added, Asked, Ended, Found, Record, Started, Withdrawn, to_line
+from chaos.history import (
+    Added,
+    Asked,
+    Ended,
+    Found,
+    Record,
+    Started,
+    Withdrawing,
+    Withdrawn,
+    to_line,
+)
 from chaos.options import Options
 from chaos.past import Past
 
@@ -132,8 +142,8 @@ def story(breach: Breach, records: Iterable[Record]) -> list[str]:
     job_id = breach.job_id
     if not job_id:
         return []
-    of_job = [r for r in records if isinstance(r, Added | Started | Found | Withdrawn)]
-    of_job = [record for record in of_job if record.job_id == job_id]
+    kinds = Added | Started | Found | Withdrawing | Withdrawn
+    of_job = [r for r in records if isinstance(r, kinds) and r.job_id == job_id]
     calls = {record.call for record in of_job if isinstance(record, Added | Started)}
     runs = {record.run for record in of_job if isinstance(record, Started)}
     mine = {id(record) for record in of_job}

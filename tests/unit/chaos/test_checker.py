@@ -22,6 +22,7 @@ from chaos.history import (
     Stage,
     Started,
     Starved,
+    Withdrawing,
     Withdrawn,
 )
 from chaos.past import told
@@ -105,6 +106,12 @@ def test_a_withdrawal_without_an_answer_may_have_been_granted_or_not():
     unknown = Withdrawn(5 * MS, "j", is_gone=None)
     assert breaches(*added(), unknown) == []
     assert breaches(*added(), unknown, *ran(), completed()) == []
+
+
+def test_who_died_while_it_withdrew_a_job_may_have_been_granted_it():
+    asks = Withdrawing(4 * MS, "j")
+    assert breaches(*added(), asks) == []
+    assert breaches(*added(), asks, Withdrawn(5 * MS, "j", is_gone=False)) == [("lost", "j")]
 
 
 def test_a_server_without_memory_may_lose_the_outcome_of_a_job_that_succeeded():
