@@ -412,6 +412,76 @@ async def test_a_late_reply_is_checked_before_its_jobs_are_run(scene, desk):
     )
 
 
+async def doubted(scene, own):
+    """A run that the reader took and that was not begun, as the slots of a frozen worker have."""
+    await add(scene, 1)
+    own.executor.submit = (waiting := []).append
+    await own.reader.step()
+    del own.executor.submit
+    return waiting[0]
+
+
+async def test_a_run_in_doubt_begins_if_it_is_still_ours(scene, desk):
+    own = await desk()
+    run = await doubted(scene, own)
+    own.clock.advance(30_000)
+    await own.reader.confirm(run, own.helper)
+    assert await started(own, 1) == [run]
+    assert own.leases.is_sure(run.delivery.entry_id, own.clock.monotonic_us())
+
+
+async def test_a_run_in_doubt_that_another_has_is_forgotten(scene, desk):
+    own = await desk()
+    run = await doubted(scene, own)
+    entry_id = run.delivery.entry_id
+    scene.client.xclaim(scene.keys.stream, "default", "c-rival", 0, [entry_id])
+    await own.reader.confirm(run, own.helper)
+    assert (own.executor.waiting, own.runs, entry_id in own.leases) == (0, [], False)
+    assert [row["consumer"] for row in scene.pending()] == [b"c-rival"]
+
+
+async def test_a_run_in_doubt_that_our_own_read_was_given_again_begins_once(scene, desk):
+    own = await desk()
+    run = await doubted(scene, own)
+    entry_id = run.delivery.entry_id
+    scene.client.xclaim(scene.keys.stream, "default", "c-rival", 0, [entry_id])
+    still_ours = own.reader._still_ours
+
+    async def overtaken(deliveries, connection):
+        answer = await still_ours(deliveries, connection)
+        own.leases.take(entry_id)  # as the reader does, when the rival has given it back
+        return answer
+
+    own.reader._still_ours = overtaken
+    await own.reader.confirm(run, own.helper)
+    assert await started(own, 1) == [run]
+    assert entry_id in own.leases
+
+
+async def test_a_lease_counts_from_when_the_server_was_asked_for_it(scene, desk):
+    own = await desk()
+    run = await doubted(scene, own)
+    still_ours = own.reader._still_ours
+
+    async def frozen(deliveries, connection):
+        answer = await still_ours(deliveries, connection)
+        own.clock.advance(30_000)
+        return answer
+
+    own.reader._still_ours = frozen
+    await own.reader.confirm(run, own.helper)
+    assert not own.leases.is_sure(run.delivery.entry_id, own.clock.monotonic_us())
+
+
+async def test_a_run_in_doubt_of_which_the_server_says_nothing_waits_for_its_lease(scene, desk):
+    own = await desk()
+    run = await doubted(scene, own)
+    scene.client.set(scene.keys.stream, "no stream")
+    await own.reader.confirm(run, own.helper)
+    assert (own.executor.waiting, own.runs, len(own.leases)) == (0, [], 0)
+    scene.client.delete(scene.keys.stream)
+
+
 async def test_its_repr_shows_what_its_slots_do(scene, desk):
     own = await desk(concurrency=2)
     assert repr(own.reader) == f"<Reader {scene.name} c-1, <Executor 0/2 slots, 0 waiting>>"

@@ -231,7 +231,7 @@ def command(  # noqa: PLR0913 -- the documented options
     greet = _greet_in_json if as_json else _greet
     is_looked_after = processes > 1 or is_reloading or max_jobs or max_memory_mb
     if engine == "spark":
-        if is_looked_after or use_uvloop or settings.options.keys() & _NATIVE_OPTIONS:
+        if is_looked_after or use_uvloop is not None or settings.options.keys() & _NATIVE_OPTIONS:
             raise click.UsageError(_OF_PROCESSES)
         return run_fleet(
             settings,

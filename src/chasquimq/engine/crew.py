@@ -120,6 +120,7 @@ class Crew:
             config.metrics, lambda: self.vitals, consumer_id=config.consumer_id, clock=clock
         )
         self._limits: set[asyncio.Timeout] = set()
+        self._doubts: set[asyncio.Task[None]] = set()
         self._is_cut = False
 
     def _keeper(self, target: Target, options: ConnectionOptions) -> Leases:
@@ -174,7 +175,9 @@ class Crew:
         if self._leases.is_sure(run.delivery.entry_id, now_us):
             self._teller.active(run)
             return True
-        self._beside(self._reader.confirm(run, self._main), name="doubt")
+        if doubt := self._beside(self._reader.confirm(run, self._main), name="doubt"):
+            self._doubts.add(doubt)
+            doubt.add_done_callback(self._doubts.discard)
         return False
 
     def _scheduler(self) -> SchedulerRole:
@@ -266,15 +269,15 @@ class Crew:
     async def _return_unstarted(self) -> None:
         await self._hand_back(self._reader.take_unstarted())
 
-    def _beside(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
+    def _beside(self, work: Coroutine[Any, Any, None], *, name: str) -> "asyncio.Task[None] | None":
         """Do `work` beside the roles; if they are ending it is done by those who end them."""
         try:
             if self._group is not None:
-                self._group.create_task(work, name=name)
-                return
+                return self._group.create_task(work, name=name)
         except RuntimeError:  # the group is shutting down
             pass
         work.close()
+        return None
 
     @property
     def running(self) -> int:
@@ -303,7 +306,7 @@ class Crew:
                 *(role.unblock(self._main) for role in self._roles),
             )
             await asyncio.wait(tasks)
-        for task in tasks:
+        for task in (*tasks, *self._doubts):
             task.cancel()
 
     async def _stop(self) -> None:

@@ -75,10 +75,14 @@ class Leases:
         """How many deliveries are in flight."""
         return len(self._held)
 
-    def take(self, entry_id: bytes) -> None:
-        """A delivery was read just now; one that is in hand already is ours (again)."""
+    def take(self, entry_id: bytes, at_us: int | None = None) -> None:
+        """A delivery is ours, or was then; one that is in hand already is ours (again)."""
         self._given_up.discard(entry_id)
-        self._held[entry_id] = [self._clock.monotonic_us(), _OURS]
+        self._held[entry_id] = [self._clock.monotonic_us() if at_us is None else at_us, _OURS]
+
+    def claim_on(self, entry_id: bytes) -> object:
+        """What stands for the delivery while it is in hand: another, once it was taken again."""
+        return self._held.get(entry_id)
 
     def is_sure(self, entry_id: bytes, now_us: int) -> bool:
         """Whether nobody else can have the entry now, by our own clock and what we were told."""

@@ -8,6 +8,7 @@ another could be running, and one with fast handlers never waits for the server.
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from chasquimq.broker import pause, returns, stream
 from chasquimq.broker.call import Call
@@ -122,8 +123,8 @@ class Reader(Role):
             await self.join()
             return
         deliveries = taken.deliveries
-        self.last_read_us = self._clock.monotonic_us()
-        if deliveries and self.last_read_us - asked_us >= self._leases.interval_us:
+        ours_us = self.last_read_us = self._clock.monotonic_us()
+        if deliveries and ours_us - asked_us >= self._leases.interval_us:
             deliveries = await self._still_ours(deliveries, self.connection)
         if taken.is_paused:
             await self._begin_pause(deliveries)
@@ -136,7 +137,7 @@ class Reader(Role):
         else:
             if taken.ran_dry:
                 self._gate.flows()
-            self._hand_on(deliveries)
+            self._hand_on(deliveries, ours_us)
 
     def end(self) -> None:
         """Begin no other read, and start nothing that an open one may still bring."""
@@ -306,19 +307,25 @@ class Reader(Role):
 
         It stays in hand meanwhile: should our own reads be given it again, it is not run twice.
         """
-        delivery = run.delivery
+        delivery, leases = run.delivery, self._leases
+        claim, asked_us = leases.claim_on(delivery.entry_id), self._clock.monotonic_us()
+        is_ours = False
         try:
             is_ours = bool(await self._still_ours([delivery], helper))
-            if is_ours and self._gate.is_open:
-                self._leases.take(delivery.entry_id)
-                self._executor.submit(run)
-                return
-            self._leases.drop(delivery.entry_id)
-            if is_ours:
-                await helper.run(self.hand_back_call([delivery]))
         except ChasquiError as error:
-            self._leases.drop(delivery.entry_id)
             log.debug("entry %s waits for its lease: %s", delivery.entry_id.decode(), error)
+        if leases.claim_on(delivery.entry_id) is not claim:
+            is_ours = True  # a read of ours was given it again, and left it to us
+        elif is_ours:
+            # As of when we asked: who stands still until the answer is seen has to ask once more.
+            leases.take(delivery.entry_id, asked_us)
+        if is_ours and self._gate.is_open:
+            self._executor.submit(run)
+            return
+        leases.drop(delivery.entry_id)
+        if is_ours:
+            with suppress(ChasquiError):  # then it waits for its lease, too
+                await helper.run(self.hand_back_call([delivery]))
 
     async def _still_ours(
         self, deliveries: list[Delivery], connection: Connection
@@ -332,7 +339,7 @@ class Reader(Role):
         lost = await connection.run(call)
         return [each for each in deliveries if each.entry_id not in set(lost)]
 
-    def _hand_on(self, deliveries: list[Delivery]) -> None:
+    def _hand_on(self, deliveries: list[Delivery], ours_us: int) -> None:
         if not deliveries:
             if self._had_entries:
                 self._had_entries = False
@@ -345,7 +352,7 @@ class Reader(Role):
         leases, config = self._leases, self._config
         for delivery in deliveries:
             is_in_hand = delivery.entry_id in leases
-            leases.take(delivery.entry_id)
+            leases.take(delivery.entry_id, ours_us)
             if is_in_hand:
                 # Our own lease ran out, or came back to us from a worker that died, while the job
                 # is still running here: it is not run beside itself.

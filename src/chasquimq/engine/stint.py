@@ -120,6 +120,7 @@ class StintIntake:
             if taken.deliveries or taken.is_paused or not may_go_on():
                 return self._noted(taken, asked_us)
             self._is_recovering = False
+        asked_us = self._clock.monotonic_us()  # what came before may have taken long
         taken = await self._new.take(
             min(room, self._left), block_ms=min(block_ms, _SLICE_MS), may_go_on=may_go_on
         )

@@ -39,8 +39,9 @@ class Turnstile:
             return self._batch
         while self._inside and self._inside[0][0] <= line.read_up_to:
             self._inside.popleft()
-        ours = sum(count for _, count in self._inside)
-        others = max(0, line.waiting - ours)
+        # Those that were drained or removed unread are in no line any more.
+        ours = min(line.waiting, sum(count for _, count in self._inside))
+        others = line.waiting - ours
         return self._batch if ours + self._batch <= max(_BATCHES * self._batch, others) else 0
 
     def clear(self) -> None:

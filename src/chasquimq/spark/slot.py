@@ -110,10 +110,19 @@ def work(recipe: Recipe, slot: int) -> Stinted:
     After a `kill -9` what was not settled is pending under the slot's name: the next stint takes it
     up at once, or any worker when its lease has run out.
     """
-    # Spark's modules and ours are there to stay: the collector need not look through them again,
-    # every few thousand jobs.
-    gc.freeze()
+    _spare_collector()
     return run_on_loop(_work(recipe, slot))
+
+
+@functools.cache
+def _spare_collector() -> None:
+    """Let the collector leave alone what is there to stay: Spark's modules and ours.
+
+    It would look through them again every few thousand jobs. Once in a process, which Spark uses
+    for many stints: what a stint leaves behind must not be kept with them.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 async def _work(recipe: Recipe, slot: int) -> Stinted:

@@ -58,3 +58,10 @@ def test_what_was_let_in_before_it_was_cleared_does_not_count():
         let_in(turnstile, 10, number)
     turnstile.clear()
     assert turnstile.room(a_line(waiting=0)) == 10
+
+
+def test_what_was_drained_unread_keeps_nobody_out():
+    turnstile = Turnstile(10)
+    for number in range(1, 5):
+        let_in(turnstile, 10, number)
+    assert turnstile.room(a_line(waiting=0)) == 10
