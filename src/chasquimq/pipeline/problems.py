@@ -15,6 +15,7 @@ from chasquimq.errors import BackfillError, ChasquiError
 _OURS = re.compile(r"chasquimq\.(?:errors\.)?(\w+Error): ([^\n]*?) \[CMQ-\d+\]")
 _A_ROW = re.compile(r"^ValueError: ([^\n]+)$", re.MULTILINE)
 _CODES = re.compile(r"^\[[A-Z_.]+\] |\s*SQLSTATE: \w+.*$")
+_RAISED = re.compile(r"^(?:: )?(?:[\w$]+\.)+[\w$]+(?:Exception|Error): ([^\n]*[^\s])", re.MULTILINE)
 _QUERY = re.compile(r"^Query \[id = .*?\] terminated with exception: ")
 _CLASS = re.compile(r"^(?:Caused by: )?(?:[\w$]+\.)+[\w$]+(?:Exception|Error): ")
 
@@ -39,10 +40,12 @@ def unlogged() -> Iterator[None]:
 
 
 def in_a_line(error: Exception) -> str:
-    """What ended a job of Spark, or kept Spark from starting, without its own codes."""
-    if not isinstance(error, Py4JJavaError):
-        return _QUERY.sub("", first_line(error))
-    return _CODES.sub("", _CLASS.sub("", str(error.java_exception.toString()).split("\n", 1)[0]))
+    """What ended a job of Spark, or kept Spark from starting, without its own codes.
+
+    In a batch of ours it is the end of a trace of Python's, within what Spark makes of it.
+    """
+    raised = _RAISED.findall(str(error))
+    return _CODES.sub("", raised[-1]) if raised else _QUERY.sub("", first_line(error))
 
 
 def first_line(error: Exception) -> str:

@@ -4,7 +4,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from chasquimq.errors import BackfillError, ChasquiError, ConnectionFailedError, QueueFullError
-from chasquimq.pipeline.problems import ours, told_plainly
+from chasquimq.pipeline.problems import in_a_line, ours, told_plainly
 
 OF_A_ROW = "PythonException:\n  Traceback\nValueError: column 'x' of a row is 0, row 3 of f\n"
 OF_JAVA = """An error occurred.
@@ -47,3 +47,28 @@ def test_anything_else_is_a_backfill_error_with_the_innermost_cause(text, words)
     error = raised(text)
     assert type(error) is BackfillError
     assert error.message == words
+
+
+QUERY = "[STREAM_FAILED] Query [id = 1-a, runId = 2-b] terminated with exception: "
+IN_A_BATCH = """[FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred. Return Message: Traceback:
+  File "lake.py", line 161, in _write
+py4j.protocol.Py4JJavaError: An error occurred while calling o1132.save.
+: java.io.IOException: No space left on device
+\tat java.base/java.lang.ProcessBuilder.start(Unknown Source)
+Caused by: java.io.IOException: error 28
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (QUERY + "No worker came. SQLSTATE: XXKST\n=== Streaming Query ===", "No worker came."),
+        (QUERY + IN_A_BATCH, "No space left on device"),
+        (
+            "An error occurred.\n: a.b.CException: [AN_X] No such master SQLSTATE: 1",
+            "No such master",
+        ),
+    ],
+)
+def test_what_spark_fell_over_is_told_without_what_it_says_around_it(text, line):
+    assert in_a_line(PySparkException(text)) == line
