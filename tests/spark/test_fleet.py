@@ -280,15 +280,26 @@ def test_what_cannot_work_is_refused_before_anything_is_started(handler, options
         SparkWorker("q", handler, **options)
 
 
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """`command(...)`: what `chasqui worker` says and returns; it leaves our logging alone."""
+    monkeypatch.setattr("chasquimq.cli.logs.set_up", lambda *_, **__: None)
+
+    def run(*arguments):
+        code = entry(["worker", *arguments])
+        return code, capsys.readouterr().err
+
+    return run
+
+
 def test_the_command_runs_a_module_of_yours_on_spark(
-    spark, server, queue_name, queue, tmp_path, capsys
+    spark, server, queue_name, queue, tmp_path, command
 ):
     (tmp_path / "double.py").write_text("def handle(job):\n    return job.data * 2\n")
     queue.add("n", 21, job_id="a")
-    done = entry(["worker", "double:handle", queue_name, "--redis-url", server.url, "--engine",
-                  "spark", "--slots", "1", "--store-results", "--burst",
-                  "--app-dir", str(tmp_path)])  # fmt: skip
-    told = capsys.readouterr().err
+    done, told = command("double:handle", queue_name, "--redis-url", server.url, "--engine",
+                         "spark", "--slots", "1", "--store-results", "--burst",
+                         "--app-dir", str(tmp_path))  # fmt: skip
     assert done == 0, told
     assert "engine     spark" in told
     assert queue.get_job_result("a") == 42
@@ -309,8 +320,7 @@ def test_the_command_runs_a_module_of_yours_on_spark(
     ],
 )
 def test_the_command_says_in_a_line_what_is_wrong_before_spark_starts(
-    tmp_path, capsys, arguments, told
+    tmp_path, command, arguments, told
 ):
-    done = entry(["worker", "nowhere:handle", "q", *arguments, "--app-dir", str(tmp_path)])
-    said = capsys.readouterr().err
+    done, said = command("nowhere:handle", "q", *arguments, "--app-dir", str(tmp_path))
     assert (done, told in said, "Traceback" in said) == (2, True, False), said
