@@ -1,7 +1,6 @@
 """One run, from the first process to the last look."""
 
 import asyncio
-import sys
 import tempfile
 import threading
 from contextlib import ExitStack
@@ -14,6 +13,7 @@ from chaos.fleet import Fleet, cast
 from chaos.history import Record, Recurs, Scroll, Stage, in_order, read_all
 from chaos.nemesis import Nemesis
 from chaos.options import LEASE_MS, Options
+from chaos.saying import say
 from chaos.scene import Scene
 from chaos.watch import Watch
 from chaos.workload import RECURRING, RECURRING_BUDGET
@@ -45,9 +45,9 @@ def run(options: Options) -> list[Record]:
         with Watch(servers, scroll):
             fleet.mend(scroll)
             faults = playable(options.topology, options.faults)
-            _say(f"{len(faults)} kinds of faults for {options.minutes:g} minutes ...")
+            say(f"{len(faults)} kinds of faults for {options.minutes:g} minutes ...")
             Nemesis(scene, faults, options.seed).run(options.minutes * 60)
-            _say("enough; waiting until everything is settled ...")
+            say("enough; waiting until everything is settled ...")
             is_drained = aftermath.settle(servers, fleet, keys, scroll)
             fleet.close(scroll)
         history = read_all(folder)
@@ -75,7 +75,3 @@ async def _store_recurring(url: str, scroll: Scroll) -> None:
                 backoff=BackoffSpec.fixed(50),
             )
             scroll.write(Recurs(now_us(), job.id, every_ms, policy))
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(text + "\n")

@@ -87,6 +87,12 @@ class Single(Stage):
         """The server."""
         return self.server
 
+    def is_read_by(self, stream: bytes, workers: int) -> bool:
+        """Whether the stream's group has as many consumers."""
+        client = self.server.client()
+        groups: Any = client.xinfo_groups(stream) if client.exists(stream) else []
+        return bool(groups) and groups[0]["consumers"] == workers
+
     def close(self) -> None:
         """End the proxies and the server."""
         super().close()

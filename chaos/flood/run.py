@@ -1,7 +1,6 @@
 """One flood, from filling the delayed set to the last job."""
 
 import asyncio
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from chaos.clocks import now_ms
 from chaos.fleet import Fleet, Part
 from chaos.flood.worker import NEW
 from chaos.history import Scroll
+from chaos.saying import say
 from chaos.stage import Single
 from chasquimq import Queue
 from chasquimq.wire.envelope import Envelope, encode
@@ -80,8 +80,8 @@ def run(options: Options) -> Outcome:
         due_ms = now_ms() + (options.jobs // _FILL_RATE + _LEAD_S) * 1_000
         _fill(stage, keys, options.jobs, due_ms)
         fleet.mend(scroll, may_be_skewed=False)
-        eventually_sync(lambda: _has_consumers(stage, keys, options.workers), _START_SECS)
-        _say(f"{options.jobs:,} jobs are due in {(due_ms - now_ms()) / 1_000:.0f} s ...")
+        eventually_sync(lambda: stage.is_read_by(keys.stream, options.workers), _START_SECS)
+        say(f"{options.jobs:,} jobs are due in {(due_ms - now_ms()) / 1_000:.0f} s ...")
         time.sleep(max(0.0, (due_ms - now_ms()) / 1_000))
         looks, sent = asyncio.run(_watch(stage, keys, options, due_ms))
         fleet.close(scroll)
@@ -137,14 +137,3 @@ def _parts(options: Options) -> Iterator[Part]:
         settings: dict[str, object] = {"takes_ms": options.takes_ms}
         settings["concurrency"] = options.concurrency
         yield Part(f"worker-{number}", "chaos.flood.worker", settings)
-
-
-def _has_consumers(stage: Single, keys: QueueKeys, workers: int) -> bool:
-    if not stage.client().exists(keys.stream):
-        return False
-    groups = stage.client().xinfo_groups(keys.stream)
-    return bool(groups) and groups[0]["consumers"] == workers
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(text + "\n")

@@ -1,7 +1,6 @@
 """One soak, from the first process to the last look."""
 
 import asyncio
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from pathlib import Path
 from chaos.aftermath import leftovers, settle
 from chaos.fleet import Fleet, Part
 from chaos.history import Scroll
+from chaos.saying import say
 from chaos.soak.ledger import Balance, balance
 from chaos.soak.options import Options
 from chaos.soak.readings import Readings, of_server
@@ -57,11 +57,11 @@ def run(options: Options) -> Outcome:
         afterwards.callback(fleet.close, scroll)
         asyncio.run(_store_recurring(stage.url))
         fleet.mend(scroll, may_be_skewed=False)
-        eventually_sync(lambda: _is_at_work(stage, keys, options.workers), _START_SECS)
-        _say(f"{options.rate:g} jobs a second for {options.minutes:g} minutes ...")
+        eventually_sync(lambda: stage.is_read_by(keys.stream, options.workers), _START_SECS)
+        say(f"{options.rate:g} jobs a second for {options.minutes:g} minutes ...")
         readings, cuts, seconds = _soak(stage, fleet, keys, options)
         wrongs = [f"{each.who} ended by itself" for each in fleet if not each.is_alive]
-        _say("enough; waiting until everything is settled ...")
+        say("enough; waiting until everything is settled ...")
         if not settle(stage, fleet, keys, scroll):
             wrongs.append("the queue does not drain")
         fleet.close(scroll)
@@ -103,14 +103,3 @@ async def _store_recurring(url: str) -> None:
         await queue.upsert_repeatable_job(
             "recurring", {"number": None}, repeat=RepeatPattern.every(_RECURS_MS)
         )
-
-
-def _is_at_work(stage: Single, keys: QueueKeys, workers: int) -> bool:
-    if not stage.client().exists(keys.stream):
-        return False
-    groups = stage.client().xinfo_groups(keys.stream)
-    return bool(groups) and groups[0]["consumers"] == workers
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(text + "\n")

@@ -1,13 +1,10 @@
 """`python -m chaos.soak` for some seconds, to see that it works; a real one takes an hour."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
 from chaos.soak.verdict import RULES
-from tests.support.servers import ROOT
 
 pytestmark = [pytest.mark.xdist_group("chaos"), pytest.mark.timeout(300)]
 
@@ -16,16 +13,10 @@ AT_ONCE = {"sockets", "files", "consumers", "keys without ttl"}
 
 
 @pytest.mark.servers("valkey", "redis-8.6")
-def test_a_short_soak_reads_everything_and_loses_nothing(server, queue_name):
-    arguments = ["--minutes", "0.2", "--every", "0.5", "--rate", "100", "--server", server.name]
-    command = [sys.executable, "-m", "chaos.soak", "--json", *arguments]
-    with subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as run:
-        try:
-            told, said = run.communicate()
-        finally:
-            run.terminate()  # not killed: it has servers to end
+def test_a_short_soak_reads_everything_and_loses_nothing(server, queue_name, play):
+    code, told, said = play(
+        "chaos.soak", "--minutes", "0.2", "--every", "0.5", "--rate", "100", "--server", server.name
+    )
     assert told, said
     report = json.loads(told)
     assert report["wrongs"] == []
@@ -35,4 +26,4 @@ def test_a_short_soak_reads_everything_and_loses_nothing(server, queue_name):
     assert {each["what"] for each in report["verdicts"]} == set(RULES)
     grown = {each["what"] for each in report["verdicts"] if not each["is_flat"]}
     assert grown.isdisjoint(AT_ONCE), report["verdicts"]
-    assert run.returncode == (1 if grown else 0)
+    assert code == (1 if grown else 0)

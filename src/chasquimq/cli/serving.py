@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -25,8 +25,6 @@ from chasquimq.wire.keys import QueueKeys
 from chasquimq.worker import Worker
 
 log = logging.getLogger("chasquimq.worker")
-
-T = TypeVar("T")
 
 HIGHEST_PORT = 65_535
 
