@@ -23,6 +23,7 @@ demo: venv
 servers: venv
 	@.venv/bin/python scripts/servers.py get
 	@.venv/bin/python scripts/servers.py reference >/dev/null || true
+	@.venv/bin/python -m tests.support.spark_classes >/dev/null || true
 
 test: servers
 	@scripts/test $(ARGS)

@@ -2,6 +2,7 @@
 
 import re
 import secrets
+import signal
 
 import pytest
 
@@ -21,6 +22,9 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell starts what runs in its background so, and all that tests start would ignore it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     load_profile()
     known = known_servers()
     if asked := config.getoption("servers"):
@@ -120,15 +124,22 @@ def queue_name(request):
 
 @pytest.fixture(autouse=True)
 def _no_key_left_behind(request):
-    """After a test every key of its queue is permanent by kind or expires; then all are removed."""
+    """After a test every key of its queue is permanent by kind or expires; then all are removed.
+
+    No others are there: a test keeps to its queue, and to those whose names begin as its own.
+    """
     if "server" not in request.fixturenames:
         yield
         return
     server = request.getfixturevalue("server")
     name = request.getfixturevalue("queue_name")
     yield
-    leaked = sweep_keys(server.client(), name)
+    client = server.client()
+    leaked = sweep_keys(client, name)
+    strange = client.keys() if client.dbsize() else []
+    client.flushall()
     assert not leaked, f"keys without a time to live: {leaked}"
+    assert not strange, f"keys of no queue of the test: {strange[:9]}"
 
 
 @pytest.fixture

@@ -7,9 +7,10 @@ from typing import Any, TypeAlias
 
 from chasquimq import given
 from chasquimq.config import ProducerConfig
-from chasquimq.engine.producing import Wish
+from chasquimq.engine.orders import Wish
+from chasquimq.engine.plain import PlainBulk
 from chasquimq.errors import DecodeError, DlqReason, NotSupportedError
-from chasquimq.wire.codec import pack
+from chasquimq.wire.codec import pack, pack_each
 from chasquimq.wire.entry import DeadLetter
 from chasquimq.wire.envelope import decode
 from chasquimq.wire.repeat import MissedFiresPolicy, RepeatPattern
@@ -97,6 +98,11 @@ def wish(  # noqa: PLR0913 -- the documented arguments of `Queue.add`
     defaults: JobDefaults = NO_DEFAULTS,
 ) -> Wish:
     """Check everything a caller can get wrong; nothing has been sent when this raises."""
+    is_now = delay_ms is None and delay is None
+    is_plain = attempts is None and backoff is None and job_id is None
+    is_alone = repeat is None and missed_fires is None and defaults is NO_DEFAULTS
+    if is_now and is_plain and is_alone and type(name) is str and name.isascii():
+        return Wish(name, pack(data))  # as nearly all are
     if defaults is not NO_DEFAULTS:
         attempts = defaults.attempts if attempts is None else attempts
         backoff = defaults.backoff if backoff is None else backoff
@@ -184,12 +190,20 @@ def _job_id(letter: DeadLetter) -> str | None:
         return None
 
 
-def bulk_wish(position: int, entry: Mapping[str, Any], defaults: JobDefaults = NO_DEFAULTS) -> Wish:
-    """A `Wish` from one dict of `add_bulk`; an error names the position."""
-    if defaults is NO_DEFAULTS and type(entry) is dict and len(entry) == _USUAL_KEYS:
-        usual = _usual_wish(entry)
-        if usual is not None:
-            return usual
+def bulk_wishes(
+    entries: Sequence[Mapping[str, Any]], defaults: JobDefaults = NO_DEFAULTS
+) -> list[Wish]:
+    """A `Wish` from each dict of `add_bulk`; an error names the position."""
+    if not isinstance(entries, Sequence) or isinstance(entries, str | bytes):
+        msg = f"jobs must be a list of dicts, got {type(entries).__name__}: put them in a list"
+        raise TypeError(msg)
+    plain = plain_bulk(entries, defaults)
+    if plain is not None:
+        return list(map(Wish, *plain))
+    return [_bulk_wish(at, entry, defaults) for at, entry in enumerate(entries)]
+
+
+def _bulk_wish(position: int, entry: Mapping[str, Any], defaults: JobDefaults) -> Wish:
     if not isinstance(entry, Mapping):
         msg = f"jobs[{position}] must be a dict, got {type(entry).__name__}"
         raise TypeError(msg)
@@ -211,13 +225,25 @@ def bulk_wish(position: int, entry: Mapping[str, Any], defaults: JobDefaults = N
         raise kind(msg) from error
 
 
-def _usual_wish(entry: dict[str, Any]) -> Wish | None:
-    """What nearly every entry asks for, in a third of the time; None if it must be looked at."""
-    try:
-        name, data = entry["name"], entry["data"]
-        return Wish(name, pack(data)) if type(name) is str and name.isascii() else None
-    except (KeyError, TypeError, ValueError):
+def plain_bulk(
+    entries: Sequence[Mapping[str, Any]], defaults: JobDefaults = NO_DEFAULTS
+) -> PlainBulk | None:
+    """What nearly every bulk is: names and data, no more; None if each must be looked at.
+
+    0.6 us a job, where a look at each takes 2.7.
+    """
+    if defaults is not NO_DEFAULTS or not isinstance(entries, list | tuple):
         return None
+    try:
+        if {*map(type, entries)} != {dict} or {*map(len, entries)} != {_USUAL_KEYS}:
+            return None
+        names = [entry["name"] for entry in entries]
+        if not all(map(str.isascii, names)):
+            return None
+        payloads = pack_each(entry["data"] for entry in entries)
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
+        return None
+    return PlainBulk(names, payloads)
 
 
 def checked_job_id(job_id: str | None) -> str | None:

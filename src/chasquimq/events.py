@@ -78,7 +78,10 @@ class QueueEvents:
         return f"<QueueEvents {self._keys.name} after {self._after}>"
 
     async def wait_until_ready(self) -> None:
-        """Connect and fix the place to start from: every event after this is seen."""
+        """Connect and fix the place to start from.
+
+        Every event after this is seen, by `run` or iteration.
+        """
         if self._after == "$":
             self._after = await self._connection.run(events.last_id(self._keys))
         else:

@@ -90,6 +90,11 @@ def instant_ms(name: str, value: InstantLike) -> int:
     return value
 
 
+def instant_or_none(name: str, value: InstantLike | None) -> int | None:
+    """The same, where none need be given."""
+    return None if value is None else instant_ms(name, value)
+
+
 def text(name: str, value: str) -> str:
     """Text that UTF-8 can carry, perhaps empty."""
     if not isinstance(value, str):

@@ -17,9 +17,10 @@ from chasquimq.errors import (
     UnrecoverableError,
 )
 from chasquimq.handlers import in_thread, takes_one
-from chasquimq.job import Job
+from chasquimq.job import Job, job_of_run
 from chasquimq.listeners import Listeners
 from chasquimq.wire.codec import pack, unpack
+from chasquimq.wire.envelope import Envelope
 
 Handler: TypeAlias = Callable[[Job], Awaitable[Any]] | Callable[[Job], Any]
 
@@ -51,15 +52,13 @@ def adapted(
 ) -> EngineHandler:
     """What the engine calls. Listeners are told in turns of their own, so they delay no job."""
     listened = listeners.by_event
+    own_scribe: Scribe | None = None
 
     async def run(run: Run) -> bytes | None:
-        envelope = run.envelope
-        try:
-            data = unpack(envelope.packed_data)
-        except DecodeError as error:
-            raise UndecodableDataError(error.message) from error
-        values = (envelope.id, run.name, data, run.attempt, envelope.created_at_ms)
-        job = Job(*values, False, None, None, run, scribe())  # noqa: FBT003 -- by name costs time
+        nonlocal own_scribe
+        if own_scribe is None:
+            own_scribe = scribe()  # there is none before the first job
+        job = job_of_run(run, unpacked(run.envelope), own_scribe)
         if "active" in listened:
             listeners.emit("active", job, "")
         try:
@@ -67,7 +66,7 @@ def adapted(
                 value = await handler(job)
             else:
                 value = await in_thread(threads, functools.partial(handler, job))
-            packed = _packed(value) if keeps_results and value is not None else None
+            stored = packed(value) if keeps_results and value is not None else None
         except (RateLimitError, asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
             raise  # it goes on later, or the worker was cut: this run has not failed
         except BaseException as error:
@@ -75,12 +74,22 @@ def adapted(
             raise
         if "completed" in listened:
             listeners.emit("completed", job, value, "active")
-        return packed
+        return stored
 
     return run
 
 
-def _packed(value: Any) -> bytes:  # noqa: ANN401 -- the handler's value
+def unpacked(envelope: Envelope) -> Any:  # noqa: ANN401 -- the job's data
+    """The data of a job; a job whose data is not MessagePack fails for good."""
+    payload = envelope.payload
+    try:
+        return unpack(payload if type(payload) is bytes else envelope.packed_data)
+    except DecodeError as error:
+        raise UndecodableDataError(error.message) from error
+
+
+def packed(value: Any) -> bytes:  # noqa: ANN401 -- the handler's value
+    """What is stored of a handler's value; the job of one that cannot be fails for good."""
     try:
         return pack(value, name="result")
     except (TypeError, ValueError) as error:

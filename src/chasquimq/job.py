@@ -1,5 +1,6 @@
 """`Job`: what a handler receives and what `Queue.add` returns."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -54,7 +55,8 @@ class Job:
     """True if `add` found the id taken: the job that is queued is the earlier one, not this."""
     _queue: JobQueue | None = field(default=None, repr=False, compare=False)
     progress: int | None = field(default=None, compare=False)
-    """The last progress that this object knows of; the stored one is `queue.get_job_progress`."""
+    """The last progress that this object knows of: what this handler said, or what was stored when
+    `Queue.get_job` looked. `queue.get_job_progress` looks again."""
     _run: Run | None = field(default=None, repr=False, compare=False)
     _scribe: Scribe | None = field(default=None, repr=False, compare=False)
 
@@ -192,3 +194,33 @@ class Job:
             )
             raise ChasquiError(msg)
         return self._queue
+
+
+# The two kinds of job that there are many of, filled without a call of the class, which would take
+# as much again.
+_new = object.__new__
+
+
+def job_of_run(run: Run, data: Any, scribe: Scribe) -> Job:  # noqa: ANN401 -- the user's data
+    """What a handler is given."""
+    job = _new(Job)
+    job.id, _, job.created_at_ms, _, _ = run.envelope
+    job.name, job.data, job.attempt = run.name, data, run.attempt
+    job.deduplicated, job._queue, job.progress = False, None, None  # noqa: SLF001 -- our own
+    job._run, job._scribe = run, scribe  # noqa: SLF001
+    return job
+
+
+def jobs_added(
+    described: Iterable[tuple[str, str, Any]], created_at_ms: int, queue: JobQueue | None
+) -> list[Job]:
+    """What a bulk of fresh jobs returns, of the id, name and data of each."""
+    jobs = []
+    for job_id, name, data in described:
+        job = _new(Job)
+        job.id, job.name, job.data = job_id, name, data
+        job.attempt, job.created_at_ms, job.deduplicated = 0, created_at_ms, False
+        job._queue, job.progress = queue, None  # noqa: SLF001 -- our own
+        job._run = job._scribe = None  # noqa: SLF001
+        jobs.append(job)
+    return jobs

@@ -8,6 +8,7 @@ logged and never reaches a job; one that fails again and again is counted, not l
 
 import logging
 import weakref
+from asyncio import CancelledError
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -272,7 +273,7 @@ def report(receive: Callable[[E], None], event: E) -> None:
     """
     try:
         receive(event)
-    except Exception:
+    except (Exception, CancelledError):  # it is called, not awaited: the cancellation is its own
         method = getattr(receive, "__name__", repr(receive))
         times = _count_failure(getattr(receive, "__self__", receive), method)
         if times == 1:

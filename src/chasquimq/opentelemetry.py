@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from typing import Literal, TypeAlias
 
-from chasquimq.engine.executor import reason_of
+from chasquimq.engine.failure import reason_of
 from chasquimq.errors import DlqReason, RateLimitError
 from chasquimq.tracing import AddSpan, RunSpan, Tracer
 

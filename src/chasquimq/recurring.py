@@ -13,6 +13,7 @@ from chasquimq.arguments import (
 from chasquimq.clock import SYSTEM_CLOCK
 from chasquimq.engine import cadence
 from chasquimq.engine.cron import parse_cron
+from chasquimq.given import InstantLike, instant_or_none
 from chasquimq.job import Job
 from chasquimq.wire.codec import pack
 from chasquimq.wire.repeat import (
@@ -31,8 +32,8 @@ def spec_of(  # noqa: PLR0913 -- the documented arguments of `Queue.upsert_repea
     *,
     repeat: RepeatLike,
     limit: int | None = None,
-    start_after_ms: int | None = None,
-    end_before_ms: int | None = None,
+    start_after_ms: InstantLike | None = None,
+    end_before_ms: InstantLike | None = None,
     attempts: int | None = None,
     backoff: BackoffLike | None = None,
     missed_fires: MissedFiresLike | None = None,
@@ -45,8 +46,8 @@ def spec_of(  # noqa: PLR0913 -- the documented arguments of `Queue.upsert_repea
         pattern,
         pack(data),
         _checked_limit(limit),
-        start_after_ms,
-        end_before_ms,
+        instant_or_none("start_after_ms", start_after_ms),
+        instant_or_none("end_before_ms", end_before_ms),
         _policy_of(missed_fires),
         retry_of(attempts, backoff),
     )
@@ -93,7 +94,7 @@ def describe(repeat: RepeatLike) -> str:
     """A pattern in words: `At 09:30 on Monday through Friday (UTC)`, `Every 5 minutes`."""
     pattern = pattern_of(repeat)
     if pattern.kind == "cron":
-        return parse_cron(pattern.expression or "", pattern.tz).describe()
+        return parse_cron(pattern.expression or "", pattern.tz, is_stored=True).describe()
     interval_ms = pattern.interval_ms or 0
     for unit, size_ms in _UNITS:
         if interval_ms % size_ms == 0:

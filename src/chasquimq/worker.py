@@ -1,6 +1,7 @@
 """`Worker`: one handler, one queue, one `Crew`; a `Job` in, packed bytes out."""
 
 import asyncio
+import functools
 import logging
 import signal
 from contextlib import AsyncExitStack
@@ -13,8 +14,10 @@ from chasquimq.config import ConsumerConfig, RateLimitScope, RetryConfig, Schedu
 from chasquimq.engine import signals
 from chasquimq.engine.admission import NO_NAMES
 from chasquimq.engine.crew import Crew
+from chasquimq.engine.executor import Executor
 from chasquimq.engine.intake import MakeIntake, intake
 from chasquimq.engine.scribe import Scribe
+from chasquimq.engine.slots import MakeSlots
 from chasquimq.engine.threads import Threads
 from chasquimq.engine.traces import Traces
 from chasquimq.errors import ChasquiError, ConfigError, ShutdownError
@@ -45,6 +48,9 @@ class Worker:
     `UnrecoverableError` is dead-lettered at once. A job runs at least once, and never twice at the
     same time while its worker lives.
     """
+
+    _make_slots: MakeSlots | None = None
+    """How runs are made, if not by calling the handler for each."""
 
     def __init__(  # noqa: PLR0913 -- the documented arguments
         self,
@@ -316,7 +322,7 @@ class Worker:
         crew = Crew(
             self._target,
             self._config,
-            handler,
+            self._make_slots or functools.partial(Executor, handler),
             options=self._options,
             tell=self._tell,
             make_intake=self._make_intake,

@@ -85,7 +85,7 @@ def test_the_make_targets_and_extras_that_pages_name_exist():
     for page in [README, ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
         text = page.read_text()
         named_targets |= set(re.findall(r"(?:^\s*|`)make ([\w-]+)", text, re.MULTILINE))
-        for group in re.findall(r"pip install[^\n]*chasquimq\[([\w,-]+)\]", text):
+        for group in re.findall(r"pip install[^\n]*'\.\[([\w,-]+)\]", text):
             named_extras |= set(group.split(","))
     assert {"demo", "test", "check"} <= named_targets <= targets
     assert {"embedded"} <= named_extras <= set(extras)

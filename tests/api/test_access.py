@@ -241,7 +241,8 @@ async def test_a_command_less_is_seen(house, queue_name):
 @pytest.mark.parametrize("user", RULES)
 def test_every_rule_is_for_a_command_that_is_sent(user):
     broker = Path(chasquimq.__file__).parent / "broker"
-    source = "".join(path.read_text() for path in broker.rglob("*.[pl][yu]*"))
+    files = [*broker.rglob("*.py"), *broker.rglob("*.lua")]
+    source = "".join(path.read_text() for path in files)
     sent = set(re.findall(r"""['"]([A-Z]{3,})['"]""", source))
     commands = [rule[1:].partition("|")[0].upper() for rule in RULES[user] if rule[0] == "+"]
     assert [name for name in commands if name not in sent] == []

@@ -10,7 +10,10 @@ import pytest
 
 from chasquimq import Counts, JobState
 from chasquimq.testing import run_until_idle
+from chasquimq.wire.codec import unpack
+from chasquimq.wire.envelope import decode
 from chasquimq.wire.ids import ulid_time_ms
+from chasquimq.wire.keys import QueueKeys
 
 
 async def test_an_added_job_has_a_ulid_attempt_0_and_the_time_it_was_made(door):
@@ -172,6 +175,26 @@ async def test_the_jobs_of_a_bulk_come_back_in_order_with_their_options_kept(
 
     await run_until_idle(make_worker(handler), queue)
     assert seen == {"plain": [1], "thrice": [1, 2, 3], "mine": [1]}
+
+
+@pytest.mark.parametrize("size", [1, 2, 50, 1_000, 1_001])
+async def test_a_bulk_of_names_and_data_is_stored_and_told_as_single_adds_are(
+    door, queue_name, server, size
+):
+    """Up to a thousand of them take a road of their own."""
+    keys, client = QueueKeys(queue_name), server.client()
+    jobs = await door.add_bulk([{"name": f"n{at % 3}", "data": {"at": at}} for at in range(size)])
+    assert len({job.id for job in jobs}) == size
+    stored = [fields for _, fields in client.xrange(keys.stream)]
+    assert [fields[b"n"].decode() for fields in stored] == [job.name for job in jobs]
+    for job, fields in zip(jobs, stored, strict=True):
+        found = decode(fields[b"d"])
+        assert (found.id, found.created_at_ms, found.attempt) == (job.id, job.created_at_ms, 0)
+        assert unpack(found.payload) == job.data
+    told = [fields for _, fields in client.xrange(keys.events)]
+    assert [(fields[b"e"], fields[b"id"].decode()) for fields in told] == [
+        (b"waiting", job.id) for job in jobs
+    ]
 
 
 async def test_of_an_id_that_is_twice_in_a_bulk_the_first_counts(door):

@@ -4,6 +4,7 @@ A mistake in an argument is a `ValueError` or a `TypeError`; what only the engin
 a `ConfigError`, which is a `RuntimeError` with the documented text.
 """
 
+import re
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from chasquimq import BackoffSpec, ConfigError, ConnectionFailedError, Queue, QueueEvents, SyncQueue
 from chasquimq import Worker as WorkerClass
-from chasquimq.arguments import delay_of, retry_of
+from chasquimq.arguments import bulk_wishes, delay_of, retry_of
 from chasquimq.config import (
     ConsumerConfig,
     ProducerConfig,
@@ -116,6 +117,33 @@ async def test_an_entry_of_add_bulk_is_a_dict_with_the_documented_keys(
 ):
     with pytest.raises(error, match=message):
         await unconnected.add_bulk([entry])
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {"name": st.text(max_size=5), "data": st.integers() | st.text() | st.none()}
+        )
+    )
+)
+def test_a_bulk_of_names_and_data_is_what_a_look_at_each_job_makes_of_it(entries):
+    """With one entry more, which does nothing but to have each looked at."""
+    unusual = {"name": "x", "data": 1, "attempts": None}
+    try:
+        looked_at = bulk_wishes([*entries, unusual])
+    except (TypeError, ValueError) as error:
+        with pytest.raises(type(error), match=re.escape(str(error))):
+            bulk_wishes(entries)
+    else:
+        assert [*bulk_wishes(entries), *bulk_wishes([{"name": "x", "data": 1}])] == looked_at
+
+
+@pytest.mark.parametrize(
+    "jobs", [iter([{"name": "n", "data": 1}]), {"name": "n", "data": 1}, "jobs", None]
+)
+async def test_a_bulk_that_is_no_list_is_refused(unconnected, jobs):
+    with pytest.raises(TypeError, match="jobs must be a list of dicts, got"):
+        await unconnected.add_bulk(jobs)
 
 
 async def test_an_empty_bulk_is_no_mistake_and_asks_nothing_of_the_server(unconnected):

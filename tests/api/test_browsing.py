@@ -212,3 +212,11 @@ async def test_progress_is_what_the_job_said_last(door, logged, server, keys):
     assert await door.get_job_progress("j1") == 40
     server.client().set(keys.progress("j1"), "half", ex=60)
     assert await door.get_job_progress("j1") is None
+
+
+async def test_a_job_that_was_looked_up_knows_its_progress(door, server, keys):
+    job = await door.add("n", 1)
+    assert (await door.get_job(job.id)).progress is None
+    server.client().set(keys.progress(job.id), "40", ex=60)
+    found = await door.get_job(job.id)
+    assert found.progress == found.to_dict()["progress"] == 40

@@ -297,7 +297,7 @@ async def test_recurring_jobs_are_stored_listed_and_forgotten(producer):
     assert (first.key, first.job_name, first.missed_fires) == ("tick::every:60000", "tick", None)
     assert second == RepeatableMeta(
         "mine", "digest", cron.pattern, second.next_fire_ms, 3, FUTURE_MS,
-        FUTURE_MS + 10 * 86_400_000, MissedFiresPolicy.fire_all(2),
+        FUTURE_MS + 10 * 86_400_000, MissedFiresPolicy.fire_all(2), attempts=5,
     )  # fmt: skip
     assert second.next_fire_ms == FUTURE_MS + 9 * 3_600_000
     assert second["pattern"]["tz"] == "Europe/London"

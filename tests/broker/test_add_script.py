@@ -1,5 +1,7 @@
 """`add.lua`: fresh jobs go to the stream, once, and never past the queue's limit unseen."""
 
+from itertools import chain
+
 import pytest
 
 from chasquimq.broker import ring, stream
@@ -23,7 +25,7 @@ def add(keys):
     def call(*jobs, ticket=None, capacity=ROOMY, telling=TELLING, whole=True):
         return stream.add(
             keys,
-            jobs,
+            [*chain.from_iterable(jobs)],
             ticket=ticket or a_ticket(),
             capacity=capacity,
             telling=telling,

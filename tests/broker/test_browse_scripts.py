@@ -7,6 +7,7 @@ import pytest
 from chasquimq.broker import browse
 from chasquimq.broker.inspect import JobState
 from chasquimq.wire.envelope import decode
+from chasquimq.wire.keys import QueueKeys
 from chasquimq.wire.member import decode_member
 from tests.support.broker_builders import a_member, an_entry, an_envelope
 from tests.support.raw_queue import GROUP
@@ -176,7 +177,7 @@ def completed(raw, keys):
         pipeline = raw.client.pipeline()
         for job_id in ids:
             pipeline.set(keys.result(job_id), b"\x01", ex=60)
-            pipeline.set(f"{{other}}:{keys.name}:{job_id}", b"", ex=60)
+            pipeline.set(QueueKeys(f"{keys.name}-other").result(job_id), b"", ex=60)
         pipeline.execute()
 
     return write

@@ -192,7 +192,7 @@ def test_a_job_without_an_index_is_found_far_back_in_the_set(drive, raw, keys):
 def test_a_retry_is_cancelled_by_its_id(run, drive, raw, keys):
     (entry_id,) = raw.delivered("c1", an_entry("a"))
     move = a_relocation(entry_id, "a")
-    run(delayed.retry(keys, "default", "c1", move, telling=SILENT, grace_s=3_600))
+    run(delayed.retry(keys, "default", "c1", [move], telling=SILENT, grace_s=3_600))
 
     assert drive(delayed.cancel(keys, "a")) is True
     assert raw.delayed() == []
@@ -204,7 +204,8 @@ def test_an_index_that_outlived_its_member_does_not_hide_the_retry(run, drive, r
     run(promote(keys))
     (entry_id,) = raw.read("c1")
     move = a_relocation(entry_id, "a", data=LARGE)
-    assert run(delayed.retry(keys, "default", "c1", move, telling=SILENT, grace_s=3_600))
+    retry = delayed.retry(keys, "default", "c1", [move], telling=SILENT, grace_s=3_600)
+    assert run(retry) == [True]
     assert len(raw.delayed()) == 1
 
     assert drive(delayed.cancel(keys, "a")) is True

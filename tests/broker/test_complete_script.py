@@ -4,7 +4,7 @@ import pytest
 
 from chasquimq.broker import results, stream
 from chasquimq.broker.results import Kept
-from chasquimq.broker.stream import ResultKeeping, Started
+from chasquimq.broker.stream import ResultKeeping
 from tests.support.broker_builders import SILENT, TELLING, TOLD_MS, a_completion, an_entry
 from tests.support.raw_queue import GROUP
 
@@ -50,7 +50,7 @@ def test_a_completed_entry_goes_its_result_stays_and_it_is_told(run, raw, keys, 
 def test_a_job_that_returned_nothing_leaves_its_outcome_only(run, raw, complete):
     (entry_id,) = raw.delivered("c1", an_entry("j1", ""))
 
-    assert run(complete(a_completion(entry_id, "j1", "", value=None))) == [True]
+    assert run(complete(a_completion(entry_id, "j1", "", value=False))) == [True]
 
     everything = raw.everything()
     assert everything["outcome:j1"] == b"n%d" % TOLD_MS
@@ -64,7 +64,7 @@ def test_a_value_that_an_earlier_job_of_the_id_left_does_not_pass_for_this_ones(
     (entry_id,) = raw.delivered("c1", an_entry("j1"))
     raw.client.set(keys.result("j1"), b"\x2a", ex=60)
 
-    run(complete(a_completion(entry_id, "j1", "mail", value=None)))
+    run(complete(a_completion(entry_id, "j1", "mail", value=False)))
 
     assert run(results.read(keys, ["j1"])) == [Kept(None, b"n%d" % TOLD_MS)]
 
@@ -72,8 +72,8 @@ def test_a_value_that_an_earlier_job_of_the_id_left_does_not_pass_for_this_ones(
 def test_runs_that_began_lately_are_told_first_with_or_without_a_name(run, raw, complete):
     (entry_id,) = raw.delivered("c1", an_entry("j1"))
     began = [
-        Started("j1", "mail", TOLD_MS - 5, 1, 12, TOLD_MS - 17),
-        Started("j2", "", TOLD_MS, 3, 0, TOLD_MS),
+        ("j1", "mail", TOLD_MS - 5, 1, 12, TOLD_MS - 17),
+        ("j2", "", TOLD_MS, 3, 0, TOLD_MS),
     ]
 
     run(complete(a_completion(entry_id, "j1", "mail"), keeping=KEEP_NONE, started=began))

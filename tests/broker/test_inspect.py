@@ -135,7 +135,7 @@ def test_a_retry_behind_an_index_that_outlived_its_member_is_found(run, raw, key
     raw.client.set(keys.delayed_index("j1"), a_member("j1"), ex=60)
     (entry_id,) = raw.delivered("c1", an_entry("j1"))
     move = a_relocation(entry_id, "j1", data=LARGE)
-    run(delayed.retry(keys, GROUP, "c1", move, telling=SILENT, grace_s=3_600))
+    run(delayed.retry(keys, GROUP, "c1", [move], telling=SILENT, grace_s=3_600))
 
     located = locate("j1")
     assert (located.state, located.envelope.attempt) == (JobState.DELAYED, 1)

@@ -98,9 +98,14 @@ def test_the_depth_counts_waiting_and_in_flight(run, raw, keys):
     assert run(stream.depth(keys)) == 2
 
 
+def add_directly(keys, job, *, telling, counting=True):
+    """The call of a single add."""
+    return stream.add_one(keys, job, producer_id="p1", telling=telling, counting=counting)
+
+
 @pytest.mark.servers("redis-8.6")
 def test_a_job_is_added_directly_and_told(run, raw, keys):
-    answer = run(stream.add_one(keys, a_job("j1"), producer_id="p1", telling=TELLING))
+    answer = run(add_directly(keys, a_job("j1"), telling=TELLING))
 
     assert answer == Added(count=1, depth=1)
     assert sorted(raw.everything()) == ["events", "held", "stream"]
@@ -110,12 +115,22 @@ def test_a_job_is_added_directly_and_told(run, raw, keys):
 
 @pytest.mark.servers("redis-8.6")
 def test_a_direct_add_that_is_sent_again_adds_nothing(run, raw, keys):
-    call = stream.add_one(keys, a_job("j1", ""), producer_id="p1", telling=SILENT)
+    call = add_directly(keys, a_job("j1", ""), telling=SILENT)
     assert run(call) == Added(count=1, depth=1)
 
     assert run(call) == Added(count=1, depth=1)
     assert raw.stream() == [an_entry("j1", "")]
     assert raw.events() == []
+
+
+@pytest.mark.servers("redis-8.6")
+def test_a_direct_add_need_not_ask_for_the_depth(run, raw, keys):
+    call = add_directly(keys, a_job("j1", ""), telling=TELLING, counting=False)
+    assert len(call.requests) == 2
+
+    assert run(call) is None
+    assert raw.stream() == [an_entry("j1", "")]
+    assert raw.events() == [f"e=waiting id=j1 ts={TOLD_MS}"]
 
 
 # --- the dead-letter stream

@@ -49,7 +49,7 @@ def delay(raw, keys):
 
 
 def nothing_done(*, is_leader):
-    return Promotion(is_leader, 0, 0, 0, 0, None, b"", StreamId.MIN, [])
+    return Promotion(is_leader, 0, 0, 0, 0, 0, None, b"", StreamId.MIN, [])
 
 
 def test_due_jobs_move_to_the_stream_in_the_order_they_were_due_and_are_told(
@@ -67,6 +67,7 @@ def test_due_jobs_move_to_the_stream_in_the_order_they_were_due_and_are_told(
         is_leader=True,
         promoted=2,
         set_aside=0,
+        put_off=0,
         depth=0,
         lag_ms=0,
         next_due_in_ms=None,
@@ -222,6 +223,43 @@ def test_what_is_no_member_goes_to_the_dlq_and_does_not_stop_the_others(
     assert run(dlq.peek(keys, limit=10))[0].payload == member
 
 
+@pytest.mark.parametrize("kind", ["string", "list"])
+def test_where_the_dlq_takes_nothing_what_is_no_member_is_put_off_and_the_others_go_on(
+    run, raw, keys, promote, delay, kind
+):
+    raw.client.zadd(keys.delayed, {b"": LONG_AGO, b"\x01": LONG_AGO + 1})
+    delay(behind=LONG_AGO + 2)
+    raw.client.set(keys.dlq, "text") if kind == "string" else raw.client.rpush(keys.dlq, "text")
+    earliest = raw.now_ms()
+
+    answer = run(promote())
+
+    assert (answer.promoted, answer.set_aside, answer.put_off) == (1, 0, 2)
+    assert (answer.depth, answer.lag_ms, answer.job_ids) == (2, 0, [b"behind"])
+    assert 9_000 < answer.next_due_in_ms <= 10_000
+    assert raw.stream() == [an_entry("behind")]
+    members, times = zip(*raw.delayed(), strict=True)
+    assert set(members) == {b"", b"\x01"}
+    assert all(earliest + 10_000 <= at <= raw.now_ms() + 10_000 for at in times)
+
+    raw.client.delete(keys.dlq)
+    raw.client.zadd(keys.delayed, dict.fromkeys(members, LONG_AGO))
+    answer = run(promote())
+    assert (answer.set_aside, answer.put_off, answer.depth) == (2, 0, 0)
+    assert [letter["d"] for letter in raw.dlq()] == [b"", b"\x01"]
+
+
+def test_a_batch_that_the_dlq_does_not_take_makes_way_for_the_next(run, raw, keys, promote, delay):
+    raw.client.zadd(keys.delayed, {b"%03d" % n: n for n in range(10)})
+    delay(behind=LONG_AGO)
+    raw.client.set(keys.dlq, "text")
+
+    answers = [run(promote(batch=10)) for _ in range(2)]
+
+    assert [(answer.promoted, answer.put_off) for answer in answers] == [(0, 10), (1, 0)]
+    assert raw.client.zcard(keys.delayed) == 10
+
+
 def test_a_bare_envelope_of_an_old_release_is_promoted_without_a_name(run, raw, keys, promote):
     raw.client.zadd(keys.delayed, {an_envelope("old"): LONG_AGO})
 
@@ -316,7 +354,7 @@ def test_events_that_cannot_be_written_hold_nothing_up(run, keys, raw, server, p
     server.client().set(keys.events, "not a stream", ex=60)
     run(delayed.schedule(keys, [a_delayed_job("a", delay_ms=1)], ticket=a_ticket(),
                          telling=TELLING, grace_s=60))  # fmt: skip
-    run(stream.add(keys, [a_job("b")], ticket=a_ticket(2), capacity=stream.Capacity(10),
+    run(stream.add(keys, [*a_job("b")], ticket=a_ticket(2), capacity=stream.Capacity(10),
                    telling=TELLING, whole=True))  # fmt: skip
     eventually_sync(lambda: raw.delayed()[0][1] <= raw.now_ms())
     assert run(promote()).promoted == 1

@@ -185,7 +185,7 @@ class Provider:
     async def __call__(self, endpoint):
         self.asked.append(endpoint)
         answer = self._answers[min(len(self.asked), len(self._answers)) - 1]
-        if isinstance(answer, Exception):
+        if isinstance(answer, BaseException):
             raise answer
         return answer
 
@@ -233,12 +233,13 @@ async def test_a_password_that_was_changed_is_fetched_anew_after_a_break(own, di
     ("answer", "problem"),
     [
         (ValueError("the vault is shut"), "credential_provider failed: ValueError: the vault is"),
+        (asyncio.CancelledError(), "credential_provider failed: CancelledError"),
         ("app:" + SECRET, r"credential_provider returned a str: return \(user, password\)"),
         (("app", SECRET, "x"), "credential_provider returned a tuple: return"),
         (("app", SECRET.encode()), "credential_provider must return text or None"),
         (("app", None), "credential_provider returned a user without a password"),
     ],
-    ids=["raises", "text", "three", "bytes", "user-only"],
+    ids=["raises", "cancelled", "text", "three", "bytes", "user-only"],
 )
 async def test_what_is_wrong_with_a_provider_is_said_without_what_it_returned(
     own, dial, answer, problem
@@ -271,6 +272,19 @@ async def test_a_blocking_connection_asks_on_the_loop_that_the_provider_belongs_
     assert await asyncio.to_thread(shared.run, whoami()) == "app"
     assert loops == [mine]
     shared.close()
+
+
+async def test_a_blocking_connection_says_so_when_the_task_that_asks_is_cancelled(own):
+    async def provider(_):
+        asyncio.current_task().cancel()  # as a loop that ends does to all its tasks
+        await asyncio.sleep(0)
+
+    options = short_options(credential_provider=provider, reconnect_max_attempts=1)
+    for loop in (asyncio.get_running_loop(), None):
+        shared = BlockingConnection(parse_url(own.url), options, slot_key=SLOT_KEY, loop=loop)
+        with pytest.raises(ConnectionFailedError, match="credential_provider was cancelled"):
+            await asyncio.to_thread(shared.run, whoami())
+        shared.close()
 
 
 async def test_a_blocking_connection_can_ask_even_in_a_thread_that_runs_a_loop(own):

@@ -4,6 +4,7 @@ import pytest
 
 from chasquimq.broker import locks, repeats
 from chasquimq.broker.repeats import Fired, StoredSpec
+from chasquimq.errors import ServerReplyError
 from chasquimq.wire.repeat import MissedFiresPolicy, RepeatableSpec, RepeatPattern
 from chasquimq.wire.retry import BackoffSpec, RetryOverride
 from tests.support.broker_builders import SILENT, TELLING, TOLD_MS, a_job, an_entry
@@ -123,6 +124,90 @@ def test_a_limit_cuts_a_catch_up_and_ends_the_spec(upsert, fire, raw):
     fired = fire(spec, a_job("a"), a_job("b"), a_job("c"))
     assert fired == Fired(2, has_ended=True, was_ours=True)
     assert raw.stream() == [an_entry("a"), an_entry("b")]
+
+
+GARBAGE_COUNTS = [b"abc", b"", b"-1", b"1.5", b" 7", b"9223372036854775807"]
+
+
+@pytest.mark.parametrize("count", GARBAGE_COUNTS)
+def test_a_spec_whose_count_cannot_be_read_is_listed_with_the_reason(
+    upsert, server, drive, keys, count
+):
+    upsert(a_spec())
+    server.client().hset(keys.repeat_spec("digest"), "fired", count)
+    problem = f"its count of fires is '{count.decode()}'"
+    assert drive(repeats.listed(keys, 10)) == [StoredSpec("digest", DUE_MS, None, problem=problem)]
+
+
+@pytest.mark.parametrize("count", GARBAGE_COUNTS[:-1])
+def test_a_spec_whose_count_cannot_be_read_adds_no_job(upsert, fire, raw, server, keys, count):
+    upsert(a_spec())
+    server.client().hset(keys.repeat_spec("digest"), "fired", count)
+    before = raw.everything()
+    assert fire(a_spec(), a_job()) == NOT_OURS
+    assert raw.everything() == before
+
+
+@pytest.mark.parametrize("count", [b"9" * 18, b"9223372036854775807", b"9" * 400, b"007"])
+def test_no_count_however_long_ends_a_fire_half_way(upsert, fire, raw, server, keys, count):
+    upsert(a_spec())
+    server.client().hset(keys.repeat_spec("digest"), "fired", count)
+    assert fire(a_spec(), a_job("a"), a_job("b")) == Fired(2, has_ended=False, was_ours=True)
+    assert server.client().zscore(keys.repeat, "digest") == NEXT_MS
+    assert raw.stream() == [an_entry("a"), an_entry("b")]
+
+
+def test_a_spec_of_another_type_adds_no_job(upsert, fire, raw, server, keys):
+    upsert(a_spec())
+    server.client().set(keys.repeat_spec("digest"), "text", ex=60)
+    before = raw.everything()
+    with pytest.raises(ServerReplyError, match="WRONGTYPE"):
+        fire(a_spec(), a_job())
+    assert raw.everything() == before
+
+
+@pytest.mark.parametrize("count", GARBAGE_COUNTS)
+def test_storing_a_spec_anew_begins_a_count_that_could_not_be_read(
+    upsert, server, drive, keys, count
+):
+    upsert(a_spec())
+    server.client().hset(keys.repeat_spec("digest"), "fired", count)
+    upsert(a_spec())
+    assert drive(repeats.find(keys, "digest")) == StoredSpec("digest", DUE_MS, a_spec())
+
+
+@pytest.mark.parametrize("score", [DUE_MS + 0.5, DUE_MS - 0.25, 0.5, 2.0**53 + 2])
+def test_a_spec_fires_whatever_number_its_window_is(
+    upsert, fire, raw, run, drive, server, keys, score
+):
+    upsert(a_spec())
+    server.client().zadd(keys.repeat, {"digest": score})
+    stored = drive(repeats.find(keys, "digest"))
+    assert stored == StoredSpec("digest", int(score), a_spec())
+    fired = repeats.fire(keys, stored, [a_job()], holder="leader", next_ms=NEXT_MS, telling=SILENT)
+    assert run(fired) == Fired(1, has_ended=False, was_ours=True)
+    assert run(fired) == NOT_OURS
+    assert raw.stream() == [an_entry()]
+
+
+@pytest.mark.parametrize("score", ["-inf", "inf", "-5", "-1e+300", "1e+300"])
+def test_a_spec_whose_window_is_no_time_is_listed_with_the_reason(
+    upsert, server, drive, keys, score
+):
+    upsert(a_spec())
+    server.client().zadd(keys.repeat, {"digest": float(score)})
+    [stored] = drive(repeats.listed(keys, 10))
+    assert (stored.due_ms, stored.spec) == (0, None)
+    assert stored.problem.startswith("its next window is '")
+
+
+@pytest.mark.parametrize(
+    ("score", "next_ms"),
+    [(DUE_MS + 0.5, DUE_MS + 1), (float("-inf"), 0), (-5, 0), (float("inf"), None), (1e300, None)],
+)
+def test_the_next_window_is_due_at_the_first_whole_ms(run, server, keys, score, next_ms):
+    server.client().zadd(keys.repeat, {"digest": score})
+    assert run(repeats.next_due(keys)) == next_ms
 
 
 def test_a_server_without_memory_keeps_the_window_due(

@@ -82,7 +82,7 @@ def test_a_delivery_is_surely_ours_until_its_lease_may_be_out(scene, make_leases
     leases.step()
     assert leases.is_sure(kept, clock.monotonic_us())
     assert not leases.is_sure(taken, clock.monotonic_us())
-    leases.drop(kept)
+    leases.drop([kept])
     assert not leases.is_sure(kept, clock.monotonic_us())
 
 
@@ -122,8 +122,8 @@ def test_a_lease_that_was_dropped_is_not_renewed(scene, make_leases, deliver, cl
     leases = make_leases("c-1")
     (entry_id,) = deliver("c-1")
     leases.take(entry_id)
-    leases.drop(entry_id)
-    leases.drop(entry_id)
+    leases.drop([entry_id])
+    leases.drop([entry_id])
     clock.advance(LEASE_MS)
     assert leases.step() == 0
     assert (len(leases), leases.held(), repr(leases)) == (0, set(), "<Leases c-1, 0 held>")
@@ -168,6 +168,33 @@ def idle_ms(scene):
     (held,) = scene.pending()
     assert held["consumer"] == b"c-slow"
     return held["time_since_delivered"]
+
+
+async def test_a_worker_that_stands_still_takes_no_job_that_another_could_run(scene):
+    """A read that is open while its worker's loop is blocked would take what nobody then renews."""
+    gate, is_blocking = threading.Event(), threading.Event()
+
+    async def blocking(job):
+        is_blocking.set()
+        assert gate.wait(15)
+
+    def work_elsewhere():
+        async def work():
+            async with scene.working(blocking, consumer_id="c-slow") as sink:
+                await sink.next(JobOutcome)
+
+        asyncio.run(work())
+
+    await scene.queue.add("slow", 0)
+    working = asyncio.create_task(asyncio.to_thread(work_elsewhere))
+    await eventually(is_blocking.is_set)
+    async with scene.working(nothing) as rival:
+        await scene.queue.add_bulk([{"name": "n", "data": n, "attempts": 1} for n in range(9)])
+        outcomes = await rival.take(JobOutcome, 9)
+    gate.set()
+    await working
+    assert [outcome.attempt for outcome in outcomes] == [1] * 9
+    assert scene.is_empty()
 
 
 async def test_a_handler_that_blocks_the_event_loop_keeps_its_job(scene):

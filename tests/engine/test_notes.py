@@ -9,10 +9,11 @@ import threading
 import pytest
 
 from chasquimq import ChasquiError, ShutdownError
+from chasquimq.broker import scripts
 from chasquimq.engine.scribe import CUT_MARK
 from chasquimq.metrics import JobOutcome
 from tests.support.eventually import eventually
-from tests.support.scene import Scene, soon
+from tests.support.scene import Scene, running, soon
 
 
 def progress_of(scene, job):
@@ -54,6 +55,23 @@ async def test_who_sees_a_job_completed_sees_its_last_progress_and_line(scene):
     assert story == ["waiting", "active", *["progress"] * 101, "completed"]
     told = [event.fields["progress"] for event in scene.events("progress", job_id=jobs[0].id)]
     assert told == list(range(101))
+
+
+async def test_a_server_has_the_script_of_completions_before_the_first_job_is_read(
+    server, start_server, queue_name
+):
+    """Else the first one is sent twice, and `active` that rides with it comes after progress."""
+    scene = Scene(start_server(), queue_name)
+    seen = []
+
+    async def handler(job):
+        seen.append(scene.client.script_exists(scripts.COMPLETE.sha.decode()))
+
+    await scene.queue.add("n", 1)
+    async with scene.working(handler) as sink:
+        await sink.next(JobOutcome)
+    await scene.queue.close()
+    assert seen == [[True]]
 
 
 async def test_the_notes_of_a_run_that_failed_are_there_before_it_is_told(scene):
@@ -165,6 +183,27 @@ async def test_a_note_that_is_refused_is_logged_and_raised_to_whoever_awaits_onl
     assert "events and notes were not written" in caplog.text
 
 
+async def test_a_note_ends_though_what_is_told_beside_it_cannot_be_sent(scene, caplog):
+    answers = []
+
+    async def handler(job):
+        worker._crew._teller._add(["no bytes"])
+        for line in ("beside it", "after it"):
+            try:
+                answers.append(await soon(job.log(line)))
+            except ChasquiError as error:
+                answers.append(error.message)
+
+    worker = scene.worker(handler)
+    job = await scene.queue.add("n", 1)
+    async with running(worker):
+        await eventually(lambda: "completed" in scene.story(job.id))
+    assert answers[0].startswith("this was not written: TypeError")
+    assert answers[1:] == [1]
+    assert log_of(scene, job) == [b"after it"]
+    assert "teller: a batch of 3 was not written" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("wrong", "error"),
     [(-1, ValueError), (101, ValueError), (1.5, TypeError), (True, TypeError), ("5", TypeError)],
@@ -262,6 +301,8 @@ async def test_no_note_waits_for_ever_when_a_worker_is_cut_off_from_its_server(
     await scene.queue.add("n", 1)
     await eventually(lambda: scene.events("active"))
     crew = worker._crew
+    # Once all is answered, what is pending after the pause can only be the first note.
+    await eventually(lambda: not crew._main._link._pending)
     scene.server.pause()
     try:
         first.set()

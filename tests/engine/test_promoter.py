@@ -85,6 +85,29 @@ async def test_a_step_moves_at_most_a_batch_and_the_next_may_follow_at_once(scen
     assert ticks[0].oldest_pending_lag_ms >= 98
 
 
+async def test_a_dlq_that_takes_nothing_holds_up_no_job_and_makes_nobody_busy(scene, make, caplog):
+    def told():
+        return [line for line in caplog.messages if "not jobs" in line]
+
+    def make_due():
+        scene.client.zadd(scene.keys.delayed, {b"\x01": now_ms(scene) - 1_000})
+
+    promoter = make(poll_interval_ms=100_000)
+    scene.client.set(scene.keys.dlq, "not a stream")
+    for n in range(3):
+        make_due()
+        put(scene, f"behind-{n}", now_ms(scene) - 500)
+        assert 5 < await promoter.step() <= 10
+    waiting = [event.job_id for event in scene.events("waiting")]
+    assert waiting == ["behind-0", "behind-1", "behind-2"]
+    assert len(told()) == 1
+
+    scene.client.delete(scene.keys.dlq)
+    make_due()
+    await promoter.step()
+    assert (len(told()), scene.delayed(), scene.client.xlen(scene.keys.dlq)) == (2, 0, 1)
+
+
 async def test_a_promoter_sleeps_until_the_next_job_is_due(scene, make):
     put(scene, "soon", now_ms(scene) + 50_000)
     promoter = make(poll_interval_ms=100_000)
@@ -262,6 +285,23 @@ async def test_a_leader_that_lost_its_lock_stands_by(scene, make):
     assert promoter_sink.seen(LockOutcome) == [LockOutcome.ACQUIRED, LockOutcome.HELD]
     assert scene.depth() == 0
     assert scene.client.get(scene.keys.promoter_lock) == b"p-other"
+
+
+async def test_a_stop_during_a_step_leaves_no_index_behind(scene, make):
+    job = await scene.queue.add("mail", {}, delay_ms=1)
+    promoter, stop = make(), asyncio.Event()
+    step = promoter.step
+
+    async def last_step():
+        pause_s = await step()
+        if scene.delayed() == 0:
+            stop.set()
+        return pause_s
+
+    promoter.step = last_step
+    async with asyncio.timeout(10):
+        await promoter.run(stop)
+    assert not scene.client.exists(scene.keys.delayed_index(job.id))
 
 
 async def test_the_index_of_a_promoted_job_is_removed(scene, make):

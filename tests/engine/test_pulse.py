@@ -3,6 +3,7 @@
 import asyncio
 
 from chasquimq.clock import ManualClock
+from chasquimq.engine import pulse as pulse_module
 from chasquimq.engine.pulse import Pulse, Vitals
 from chasquimq.metrics import (
     JobOutcome,
@@ -55,6 +56,24 @@ async def test_ending_what_never_began_is_harmless():
     sink = RecordingSink()
     await Pulse(sink, vitals, consumer_id="c-1", clock=ManualClock()).end()
     assert sink.reports == []
+
+
+async def test_a_pulse_goes_on_after_a_look_that_failed(monkeypatch, caplog):
+    monkeypatch.setattr(pulse_module, "_EVERY_S", 0)
+    looks = [RuntimeError("a slip"), RuntimeError("a slip"), vitals(in_flight=3)]
+
+    def look():
+        seen = looks.pop(0) if len(looks) > 1 else looks[0]
+        if isinstance(seen, Exception):
+            raise seen
+        return seen
+
+    sink = RecordingSink()
+    pulse = Pulse(sink, look, consumer_id="c-1", clock=ManualClock())
+    pulse.start()
+    assert (await sink.next(WorkerPulse)).in_flight == 3
+    await pulse.end()
+    assert caplog.text.count("the worker's pulse was not reported") == 1
 
 
 async def test_a_worker_tells_what_is_in_flight_and_in_the_end_that_nothing_is(scene):

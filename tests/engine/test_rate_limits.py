@@ -8,7 +8,7 @@ from chasquimq import ChasquiError, RateLimitError
 from chasquimq.clock import SYSTEM_CLOCK
 from chasquimq.metrics import JobOutcome, RateLimited, RetryScheduled
 from tests.support.eventually import eventually
-from tests.support.scene import Scene, running, soon
+from tests.support.scene import GROUP, Scene, running, soon
 from tests.support.sink import RecordingSink
 
 # So slow that no token comes back while a test runs.
@@ -79,6 +79,19 @@ async def test_a_throttle_is_told_once_with_the_time_to_wait(scene, scope):
         await scene.queue.add("n", 1)
         await eventually(lambda: scene.depth() == 8)
     assert len(sink.seen(RateLimited)) == len(scene.events("rate-limited")) == 1
+
+
+async def test_where_something_else_stands_at_the_limit_nothing_is_taken_until_it_is_gone(
+    scene, caplog
+):
+    scene.client.set(scene.keys.limiter, "not a hash")
+    await add(scene, 2)
+    async with scene.working(quick, **A_FEW) as sink:
+        await eventually(lambda: "WRONGTYPE" in caplog.text)
+        assert sink.seen(JobOutcome) == []
+        assert scene.client.xpending_range(scene.keys.stream, GROUP, "-", "+", 10) == []
+        scene.client.delete(scene.keys.limiter)
+        await sink.take(JobOutcome, 2)
 
 
 async def test_an_idle_worker_spends_no_tokens(scene):

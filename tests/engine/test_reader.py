@@ -43,8 +43,11 @@ class Desk:
             self._handle,
             concurrency=self.config.concurrency,
             clock=self.clock,
-            begin=lambda run, now_us: True,
+            is_sure=lambda entry_id, now_us: True,
+            on_doubt=self.unfit.append,
+            on_begin=None,
             on_outcome=lambda run, outcome, duration_us: None,
+            on_slip=self.unfit.append,
         )
         self.leases = Leases(
             self._blocking,
@@ -99,6 +102,37 @@ async def desk(scene):
 
 async def add(scene, count):
     return await scene.queue.add_bulk([{"name": "n", "data": n} for n in range(count)])
+
+
+async def test_what_was_settled_while_a_read_was_on_its_way_is_not_run_again(scene, desk):
+    """As after the server stood still: it gives our own entry out again, then hears of its end."""
+    own = await desk()
+    await add(scene, 1)
+    await own.reader.step()
+    await eventually(lambda: len(own.runs) == 1)
+    entry_id = own.runs[0].delivery.entry_id
+    lease_ms = own.config.claim_min_idle_ms
+    client = scene.server.client()
+    client.xclaim(
+        scene.keys.stream, "default", "c-1", 0, [entry_id], idle=lease_ms + 1, justid=True
+    )
+    take = own.reader._intake.take
+
+    async def late(*arguments, **more):
+        taken = await take(*arguments, **more)
+        assert [each.entry_id for each in taken.deliveries] == [entry_id]
+        client.xack(scene.keys.stream, "default", entry_id)
+        client.xdel(scene.keys.stream, entry_id)
+        own.leases.settle([entry_id])
+        return taken
+
+    own.reader._intake.take = late
+    own.reader._intake.look_again()
+    await own.reader.step()
+    await asyncio.sleep(0)
+    assert len(own.runs) == 1
+    assert entry_id not in own.leases
+    assert own.executor.waiting == 0
 
 
 async def test_a_step_reads_as_many_as_there_are_free_slots(scene, desk):
@@ -415,7 +449,7 @@ async def test_a_late_reply_is_checked_before_its_jobs_are_run(scene, desk):
 async def doubted(scene, own):
     """A run that the reader took and that was not begun, as the slots of a frozen worker have."""
     await add(scene, 1)
-    own.executor.submit = (waiting := []).append
+    own.executor.submit = (waiting := []).extend
     await own.reader.step()
     del own.executor.submit
     return waiting[0]

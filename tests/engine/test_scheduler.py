@@ -1,20 +1,23 @@
 """The scheduler, step by step, on a real server with a clock that moves when it is told to."""
 
+import asyncio
 from itertools import pairwise
 
 import pytest
 
 from chasquimq.broker import repeats
+from chasquimq.broker.call import call
 from chasquimq.broker.connection import Connection
 from chasquimq.broker.options import ConnectionOptions
 from chasquimq.broker.ring import Ring
 from chasquimq.broker.steps import drive
+from chasquimq.broker.stream import Capacity, Telling
 from chasquimq.broker.url import parse_url
 from chasquimq.clock import ManualClock
 from chasquimq.config import SchedulerConfig
 from chasquimq.engine.repeating import Repeating
 from chasquimq.engine.scheduler import SchedulerRole
-from chasquimq.errors import ChasquiError
+from chasquimq.errors import ChasquiError, ServerReplyError
 from chasquimq.wire.envelope import decode
 from chasquimq.wire.keys import QueueKeys
 from chasquimq.wire.repeat import (
@@ -201,19 +204,49 @@ async def test_the_list_tells_how_many_windows_have_fired(scheduler, upsert, clo
     assert (meta.fired, meta.limit, meta.paused) == (2, 5, False)
 
 
-async def test_two_schedulers_never_fire_a_window_twice(
-    scheduler, connect, queue_name, clock, upsert, fired, server, keys
+async def test_jobs_run_by_hand_in_the_millisecond_of_a_window_have_ids_of_their_own(
+    scheduler, upsert, fired, clock, connect, keys
 ):
-    rival = SchedulerRole(connect(), SchedulerConfig(queue_name=queue_name), clock=clock)
+    await upsert(a_spec(), job_id="nightly")
+    await scheduler.step()
+    by_hand = Repeating(keys, clock, Ring("p"))
+    told, room = Telling(NOON, 0), Capacity(100)
+    ids = [await drive(connect(), by_hand.run_now("digest", told, room)) for _ in range(2)]
+    assert [job.id for job in fired()] == [fire_id("nightly", NOON), *ids]
+    assert len({job.id for job in fired()}) == 3
+    assert [job.created_at_ms for job in fired()] == [NOON] * 3
+    assert [window_of(job_id) for job_id in ids] == [None, None]
+
+
+@pytest.mark.parametrize(
+    "holders", [("a", "b"), ("a", "a")], ids=["who lose the lock again and again", "who both lead"]
+)
+async def test_two_schedulers_never_fire_a_window_twice(
+    connect, queue_name, clock, upsert, fired, server, keys, holders
+):
+    configs = [SchedulerConfig(queue_name=queue_name, holder_id=holder) for holder in holders]
+    rivals = [SchedulerRole(connect(), config, clock=clock) for config in configs]
     for n in range(10):
         await upsert(a_spec(f"spec-{n}"))
     for turn in range(6):
-        await (scheduler, rival)[turn % 2].step()
-        if turn % 2:
+        for leader, other in (rivals, rivals[::-1])[turn % 2], rivals:
             server.client().delete(keys.scheduler_lock)
-            clock.advance(MINUTE)
+            await asyncio.gather(leader.step(), other.step(), _taken_away(server, keys))
+        server.client().delete(keys.scheduler_lock)
+        await rivals[turn % 2].step()
+        clock.advance(MINUTE)
     ids = [job.id for job in fired()]
-    assert len(ids) == len(set(ids)) == 30
+    assert len(ids) == len(set(ids)) == 60
+    counts = [rival.fired for rival in rivals]
+    assert min(counts) > 0
+    assert sum(counts) == 60
+
+
+async def _taken_away(server, keys):
+    """Whoever leads loses the lock in the middle of a step, somewhere."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+    server.client().delete(keys.scheduler_lock)
 
 
 async def test_a_leader_that_slept_past_its_lock_fires_nothing_again(
@@ -294,3 +327,142 @@ async def test_whatever_stands_among_the_specs_the_good_ones_fire(
         assert await scheduler.step() > 0
         clock.advance(MINUTE)
     assert [job.id for job in fired()] == [fire_id("good", NOON + n * MINUTE) for n in range(3)]
+
+
+async def test_a_count_that_is_no_number_fires_nothing_and_stops_nobody(
+    scheduler, upsert, fired, clock, server, keys, caplog
+):
+    await upsert(a_spec("bad"))
+    await upsert(a_spec("good"), due_ms=NOON + 1)
+    server.client().hset(keys.repeat_spec("bad"), "fired", "abc")
+    clock.advance(1)
+    for _ in range(3):
+        assert await scheduler.step() > 0.005
+        clock.advance(MINUTE)
+    assert [job.id for job in fired()] == [fire_id("good", NOON + 1 + n * MINUTE) for n in range(3)]
+    told = [line for line in caplog.messages if "cannot be fired" in line]
+    assert told == [
+        "recurring job 'bad' cannot be fired and is put off: its count of fires is 'abc'"
+    ]
+
+
+async def test_a_window_between_two_milliseconds_fires_once_and_is_waited_for(
+    scheduler, upsert, fired, clock, server, keys, caplog
+):
+    await upsert(a_spec())
+    server.client().zadd(keys.repeat, {"digest": NOON + 10.5})
+    assert await scheduler.step() == pytest.approx(0.011)
+    clock.advance(11)
+    assert await scheduler.step() == 1.0
+    assert [job.id for job in fired()] == [fire_id("digest", NOON + 10)]
+    assert server.client().zscore(keys.repeat, "digest") == NOON + 10 + MINUTE
+    assert "another scheduler" not in caplog.text
+
+
+@pytest.mark.parametrize("score", ["-inf", "-5.5", "-1e300"])
+async def test_a_window_that_is_no_time_is_put_off_and_fires_then(
+    scheduler, upsert, fired, clock, server, keys, caplog, score
+):
+    await upsert(a_spec())
+    server.client().zadd(keys.repeat, {"digest": float(score)})
+    assert await scheduler.step() == 1.0
+    assert server.client().zscore(keys.repeat, "digest") == NOON + MINUTE
+    assert "'digest' cannot be fired and is put off: its next window is" in caplog.text
+    clock.advance(MINUTE)
+    await scheduler.step()
+    assert [job.id for job in fired()] == [fire_id("digest", NOON + MINUTE)]
+
+
+async def test_a_window_without_end_makes_nobody_busy(scheduler, upsert, fired, server, keys):
+    await upsert(a_spec())
+    server.client().zadd(keys.repeat, {"digest": float("inf")})
+    assert await scheduler.step() == 1.0
+    assert fired() == []
+
+
+@pytest.fixture
+def refusing(monkeypatch):
+    """Let the server refuse to fire some specs, by their keys."""
+    refused, fire = set(), repeats.fire
+
+    def maybe(keys, stored, jobs, **more):
+        if stored.key in refused:
+            return call("LPUSH", keys.repeat, "x", read=bool)
+        return fire(keys, stored, jobs, **more)
+
+    monkeypatch.setattr(repeats, "fire", maybe)
+    return refused
+
+
+async def test_a_spec_that_the_server_refuses_to_fire_stops_nobody_and_stays_where_it_is(
+    scheduler, upsert, fired, clock, server, keys, refusing, caplog
+):
+    reported = []
+    scheduler.on_error = reported.append
+    await upsert(a_spec("bad"))
+    await upsert(a_spec("good", every_ms=100), due_ms=NOON + 1)
+    refusing.add("bad")
+    clock.advance(1)
+    for _ in range(30):
+        assert await scheduler.step() == pytest.approx(0.1)
+        clock.advance(100)
+    assert [job.id for job in fired()] == [fire_id("good", NOON + 1 + n * 100) for n in range(30)]
+    assert server.client().zscore(keys.repeat, "bad") == NOON
+    assert [error.kind for error in reported] == ["WRONGTYPE"] * 3  # once a tick, not once a step
+    assert len([line for line in caplog.messages if "'bad'" in line]) == 1
+
+    refusing.clear()
+    clock.advance(1_000)
+    await scheduler.step()
+    assert fire_id("bad", NOON) in {job.id for job in fired()}
+
+
+async def test_while_a_spec_is_refused_the_scheduler_waits_no_longer_than_until_it_asks_again(
+    scheduler, upsert, clock, refusing
+):
+    await upsert(a_spec("bad"))
+    refusing.add("bad")
+    assert await scheduler.step() == 1.0
+    clock.advance(300)
+    assert await scheduler.step() == pytest.approx(0.7)
+
+
+async def test_specs_that_are_refused_leave_the_batch_to_those_behind(
+    connect, queue_name, clock, upsert, fired, refusing
+):
+    config = SchedulerConfig(queue_name=queue_name, batch=2)
+    scheduler = SchedulerRole(connect(), config, clock=clock)
+    for n in range(5):
+        await upsert(a_spec(f"bad-{n}"))
+        refusing.add(f"bad-{n}")
+    await upsert(a_spec("good"), due_ms=NOON + 1)
+    clock.advance(1)
+    assert [await scheduler.step() for _ in range(3)] == [0, 0, 0]
+    assert [job.id for job in fired()] == [fire_id("good", NOON + 1)]
+    assert await scheduler.step() == pytest.approx(1.0)
+
+
+async def test_a_server_that_refuses_everybody_is_asked_once_and_fires_all_when_it_is_back(
+    scheduler, upsert, fired, server, keys, monkeypatch, caplog
+):
+    """Its memory runs out between the lock, which a leader writes first, and the first window."""
+    for n in range(3):
+        await upsert(a_spec(f"spec-{n}"))
+    asked, fire = [], repeats.fire
+
+    def without_memory(keys, stored, jobs, **more):
+        asked.append(stored.key)
+        server.client().config_set("maxmemory", 1)
+        return fire(keys, stored, jobs, **more)
+
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(repeats, "fire", without_memory)
+            with pytest.raises(ServerReplyError) as refused:  # the role waits, ever longer
+                await scheduler.step()
+    finally:
+        server.client().config_set("maxmemory", 0)
+    assert (refused.value.kind, asked) == ("OOM", ["spec-0"])
+    assert "cannot be fired" not in caplog.text
+    await scheduler.step()
+    assert [job.id for job in fired()] == [fire_id(f"spec-{n}", NOON) for n in range(3)]

@@ -6,6 +6,7 @@ import pytest
 import redis
 
 from chasquimq import BackoffSpec, QueueEvents, RetryConfig, UnrecoverableError
+from chasquimq.engine.settlement import Settlement
 from chasquimq.metrics import DlqRouted, JobOutcome, JobOutcomeKind, NoopSink, RetryScheduled
 from chasquimq.wire.codec import pack, unpack
 from chasquimq.wire.envelope import decode
@@ -409,3 +410,27 @@ async def test_a_metrics_sink_that_fails_costs_no_job(scene):
     async with running(scene.worker(nothing, sink=Broken())):
         await soon(done.wait())
     assert scene.story(job.id) == ["waiting", "active", "completed"]
+
+
+# --- slips of ours
+
+
+async def test_a_job_whose_end_could_not_be_settled_comes_back_to_a_worker_that_lives(
+    scene, monkeypatch, caplog
+):
+    settle, upset = Settlement.settle, []
+
+    def slip_once(self, run, outcome, duration_us):
+        if not upset:
+            upset.append(run.attempt)
+            message = "a slip"
+            raise RuntimeError(message)
+        settle(self, run, outcome, duration_us)
+
+    monkeypatch.setattr(Settlement, "settle", slip_once)
+    await scene.queue.add("n", 1)
+    async with scene.working(nothing, concurrency=1, claim_min_idle_ms=100) as sink:
+        outcome = await sink.next(JobOutcome)
+    assert (upset, outcome.kind, outcome.attempt) == ([1], JobOutcomeKind.OK, 2)
+    assert scene.is_empty()
+    assert "could not be settled and will run again" in caplog.text

@@ -7,12 +7,14 @@ import gc
 import threading
 import warnings
 from contextlib import AsyncExitStack
+from functools import partial
 
 import pytest
 
 from chasquimq.broker.url import parse_url
 from chasquimq.config import ConsumerConfig
 from chasquimq.engine.crew import Crew
+from chasquimq.engine.executor import Executor
 from chasquimq.engine.reader import IDLE_FOR_ALL_MS
 from chasquimq.metrics import JobOutcome, LockOutcome, PromoterTick, ReaderBatch
 from chasquimq.wire.envelope import encode
@@ -140,7 +142,7 @@ async def test_a_consumer_that_is_cancelled_hands_back_what_it_did_not_start(sce
     config = ConsumerConfig(
         queue_name=scene.name, concurrency=1, claim_min_idle_ms=600_000, shutdown_deadline_secs=0
     )
-    consumer = Crew(parse_url(scene.server.socket_url), config, handler)
+    consumer = Crew(parse_url(scene.server.socket_url), config, partial(Executor, handler))
     working = asyncio.create_task(consumer.run(asyncio.Event()))
     await eventually(lambda: gate.begun)
     await eventually(
@@ -162,7 +164,7 @@ async def test_what_a_read_took_that_was_cut_off_goes_back_unstarted_and_uncount
         await gate(run)
 
     config = ConsumerConfig(queue_name=scene.name, claim_min_idle_ms=600_000)
-    consumer = Crew(parse_url(scene.server.socket_url), config, handler)
+    consumer = Crew(parse_url(scene.server.socket_url), config, partial(Executor, handler))
     working = asyncio.create_task(consumer.run(asyncio.Event()))
     await eventually(scene.is_reading)
     # In one turn of the loop: the server gives the job to a read that nobody waits for any more.

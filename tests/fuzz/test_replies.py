@@ -28,6 +28,7 @@ from chasquimq.broker import (
     server,
     stream,
     survey,
+    topology,
     upkeep,
 )
 from chasquimq.broker.blocking import BlockingConnection
@@ -64,6 +65,8 @@ CALLS = {
     "time": upkeep.server_time_ms(),
     "progress": browse.progress(KEYS, "a"),
     "next fire": repeats.next_due(KEYS),
+    "slots": topology.slot_ranges(),
+    "primary": topology.primary_of("s"),
 }
 
 # Told to a call as they are: what hiredis can make of bytes.
@@ -117,7 +120,7 @@ def babbling(says, *, holds=False, floods=False):
         thread = threading.Thread(target=babbler.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         try:
-            yield f"redis://127.0.0.1:{babbler.server_address[1]}"
+            yield f"127.0.0.1:{babbler.server_address[1]}"
         finally:
             babbler.is_over.set()
             babbler.shutdown()
@@ -134,19 +137,29 @@ pieces = st.one_of(
             b"+OK\r\n", b":1\r\n", b"$-1\r\n", b"*-1\r\n", b"$3\r\nabc\r\n", b"*2\r\n:1\r\n:2\r\n",
             b"-ERR no\r\n", b"-LOADING x\r\n", b"-NOAUTH x\r\n", b"%1\r\n*1\r\n:1\r\n:2\r\n",
             b"*2147483647\r\n", b"$99999999999999\r\n", b"*1\r\n" * 200, b">1\r\n+x\r\n",
+            b"-MOVED 1 127.0.0.1:99999\r\n", b"*2\r\n$1\r\nh\r\n:99999\r\n",
+            b"*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$1\r\n?\r\n:99999\r\n", b"*1\r\n:5\r\n",
             b"$13\r\nrole:slave\r\n\r\r\n", b"#t\r\n", b",nan\r\n", b"HTTP/1.1 400 Bad\r\n\r\n",
         )
     ),
 )  # fmt: skip
 
 
+# What it is taken for: a server, a sentinel, a node of a cluster.
+TARGETS = st.sampled_from(("redis://{}", "redis+sentinel://{}/s", "redis-cluster://{}"))
+NO_RANGES = b"*1\r\n:5\r\n" * 20
+
+
 @settings(max_examples=effort(25, 2_000))
-@given(says=st.lists(pieces, max_size=12).map(b"".join), holds=st.booleans())
-@example(says=b"%1\r\n*1\r\n:1\r\n:2\r\n", holds=False)
-@example(says=b"*2147483647\r\n", holds=True)
-def test_a_caller_in_a_thread_hears_of_babble_in_good_time(says, holds):
-    with babbling(says, holds=holds) as url:
-        connection = BlockingConnection(parse_url(url), HASTY, slot_key=b"k")
+@given(says=st.lists(pieces, max_size=12).map(b"".join), holds=st.booleans(), target=TARGETS)
+@example(says=b"%1\r\n*1\r\n:1\r\n:2\r\n", holds=False, target="redis://{}")
+@example(says=b"*2147483647\r\n", holds=True, target="redis://{}")
+@example(says=NO_RANGES, holds=False, target="redis-cluster://{}")
+@example(says=NO_RANGES, holds=False, target="redis+sentinel://{}/s")
+@example(says=b"-MOVED 1 127.0.0.1:99999\r\n" * 20, holds=False, target="redis-cluster://{}")
+def test_a_caller_in_a_thread_hears_of_babble_in_good_time(says, holds, target):
+    with babbling(says, holds=holds) as place:
+        connection = BlockingConnection(parse_url(target.format(place)), HASTY, slot_key=b"k")
         began = time.monotonic()
         with pytest.raises(ChasquiError):
             connection.run(call("XLEN", "k", read=_whole))
@@ -155,11 +168,12 @@ def test_a_caller_in_a_thread_hears_of_babble_in_good_time(says, holds):
 
 
 @settings(max_examples=effort(25, 2_000))
-@given(says=st.lists(pieces, max_size=12).map(b"".join), holds=st.booleans())
-@example(says=b"%1\r\n*1\r\n:1\r\n:2\r\n", holds=False)
-async def test_a_caller_in_an_event_loop_hears_of_babble_in_good_time(says, holds):
-    with babbling(says, holds=holds) as url:
-        connection = Connection(parse_url(url), HASTY, slot_key=b"k")
+@given(says=st.lists(pieces, max_size=12).map(b"".join), holds=st.booleans(), target=TARGETS)
+@example(says=b"%1\r\n*1\r\n:1\r\n:2\r\n", holds=False, target="redis://{}")
+@example(says=NO_RANGES, holds=False, target="redis-cluster://{}")
+async def test_a_caller_in_an_event_loop_hears_of_babble_in_good_time(says, holds, target):
+    with babbling(says, holds=holds) as place:
+        connection = Connection(parse_url(target.format(place)), HASTY, slot_key=b"k")
         began = time.monotonic()
         with pytest.raises(ChasquiError):
             await connection.run(call("XLEN", "k", read=_whole))
@@ -171,8 +185,8 @@ async def test_a_caller_in_an_event_loop_hears_of_babble_in_good_time(says, hold
 async def test_a_reply_without_an_end_is_cut_off(kind, monkeypatch):
     monkeypatch.setattr(access, "MOST_REPLY_BYTES", 1 << 20)
     patient = ConnectionOptions(reconnect_max_attempts=1, connect_timeout_ms=60_000)
-    with babbling(b"$99999999999999\r\n", floods=True) as url:
-        connection = kind(parse_url(url), patient, slot_key=b"k")
+    with babbling(b"$99999999999999\r\n", floods=True) as place:
+        connection = kind(parse_url(f"redis://{place}"), patient, slot_key=b"k")
         with pytest.raises(ChasquiError, match="a reply has more than 1048576 bytes"):
             await _done(connection.run, call("XLEN", "k", read=_whole))
         await _done(connection.close)
@@ -193,7 +207,7 @@ def _whole(reply):
 
 
 def test_babble_is_sent_from_loopback_only():
-    with babbling(b"") as url:
-        port = int(url.rpartition(":")[2])
+    with babbling(b"") as place:
+        port = int(place.rpartition(":")[2])
         with socket.create_connection(("127.0.0.1", port), timeout=2) as peer:
             assert peer.getpeername()[0] == "127.0.0.1"

@@ -1,6 +1,8 @@
 """Texts that people type: URLs, cron expressions, values on the command line, Spark options."""
 
 import contextlib
+import itertools
+from dataclasses import fields
 
 import click
 import hypothesis.strategies as st
@@ -13,10 +15,19 @@ from chasquimq.cli import values
 from chasquimq.cli.main import command
 from chasquimq.engine.cron import parse_cron, parse_zone
 from chasquimq.errors import ChasquiError, ConfigError
-from chasquimq.spark.options import EventsOptions, JobsOptions, SinkOptions, read_options
+from chasquimq.spark.options import (
+    EventsOptions,
+    JobsOptions,
+    Options,
+    PagedOptions,
+    RangeOptions,
+    SinkOptions,
+    read_options,
+)
 from tests.support.effort import effort
 
 anything = st.text(max_size=40)
+_LAST_MS = 4_102_444_800_000
 
 url_parts = st.sampled_from(
     ("redis://", "rediss://", "unix://", "redis+sentinel://", "redis-cluster://", "embedded://",
@@ -40,11 +51,26 @@ cron_parts = st.sampled_from(
 crons = st.one_of(anything, st.lists(cron_parts, max_size=8).map(" ".join))
 
 
-@given(expression=crons, zone=st.one_of(st.none(), anything, st.just("Europe/Berlin")))
-def test_a_cron_expression_has_fire_times_or_is_a_config_error(expression, zone):
-    with contextlib.suppress(ConfigError, ValueError):
+zones = st.sampled_from((None, "Europe/Berlin", "America/New_York", "+05:30", "-14:00"))
+
+
+@given(zone=anything)
+def test_a_zone_is_one_or_a_value_error(zone):
+    with contextlib.suppress(ValueError):
         parse_zone(zone)
-        parse_cron(expression, None)
+
+
+@given(expression=crons, zone=zones | anything, since_ms=st.integers(0, _LAST_MS))
+def test_a_cron_expression_has_fire_times_or_is_a_value_error(expression, zone, since_ms):
+    try:
+        cron = parse_cron(expression, zone)
+    except ValueError:
+        return
+    cron.describe()
+    fires = list(itertools.islice(cron.fires_after(since_ms), 3))
+    assert fires == sorted(set(fires))
+    assert all(each > since_ms for each in fires)
+    assert cron.next_after(since_ms) == (fires[0] if fires else None)
 
 
 @pytest.mark.parametrize("read", [values.duration, values.instant, values.backoff, values.positive])
@@ -74,20 +100,23 @@ def test_any_command_line_ends_with_a_message(words):
     assert isinstance(done.exception, allowed), done.exception
 
 
-option_names = st.sampled_from(
-    ("queue", "url", "startingOffsets", "pageSize", "maxEventsPerTrigger", "partitions", "mode",
-     "failOnDataLoss", "dedupTtlSecs", "batchSize", "name", "unknown", "")
-)  # fmt: skip
 option_values = st.one_of(
     anything,
     st.sampled_from(
-        ("1", "-1", "0", "true", "no", "latest", "earliest", "9" * 400, "1-1", '{"q": 1}')
+        ("1", "-1", "0", "true", "no", "latest", "earliest", "9" * 400, "1-1", '{"q": 1}', "q",
+         "q,r", '{"q": "5-5"}', '{"q": {}}', "[]", "2030-01-31T00:00:00Z", "redis://h:1", "1e400")
     ),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "kind", [Options, PagedOptions, RangeOptions, EventsOptions, JobsOptions, SinkOptions]
 )
-
-
-@pytest.mark.parametrize("kind", [EventsOptions, JobsOptions, SinkOptions])
-@given(given_options=st.dictionaries(option_names, option_values, max_size=5))
-def test_spark_options_are_read_or_refused(kind, given_options):
-    with contextlib.suppress(ChasquiError, ValueError, TypeError):
-        repr(read_options(kind, given_options))
+@given(data=st.data())
+def test_spark_options_are_read_or_refused(kind, data):
+    names = [each.metadata["name"] for each in fields(kind)]
+    given_options = data.draw(
+        st.dictionaries(st.sampled_from([*names, "queues", "unknown", ""]), option_values)
+    )
+    with contextlib.suppress(ConfigError):
+        repr(read_options(kind, {"queue": "q"} | given_options))

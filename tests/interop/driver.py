@@ -21,6 +21,7 @@ import msgpack
 from chasquimq import (
     BackoffSpec,
     Consumer,
+    MissedFiresPolicy,
     Producer,
     Queue,
     QueueEvents,
@@ -175,6 +176,8 @@ class Party:
 
     async def upsert(self, queue, name, data, repeat, options):
         pattern = RepeatPattern(**repeat)
+        if (most := options.pop("fire_all", None)) is not None:
+            options["missed_fires"] = MissedFiresPolicy.fire_all(most)
         stored = await self.queue(queue).upsert_repeatable_job(
             name, unpack(data), repeat=pattern, **options
         )

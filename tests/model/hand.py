@@ -21,9 +21,9 @@ from chasquimq.engine.admission import NO_NAMES, Run, Unfit, admit
 from chasquimq.engine.disposition import Outcome
 from chasquimq.engine.intake import gated
 from chasquimq.engine.reader import IDLE_FOR_ALL_MS
-from chasquimq.engine.relocator import Move
+from chasquimq.engine.relocator import Move, carried
 from chasquimq.engine.settlement import Settlement
-from chasquimq.errors import ServerReplyError
+from chasquimq.errors import RedisError, ServerReplyError
 from chasquimq.wire.keys import QueueKeys
 from tests.model.values import LEASE, LONGEST_BACKOFF, MAX_ATTEMPTS, RESULT_TTL, UNIT_MS
 
@@ -170,7 +170,7 @@ class Hand:
         [item] = self._written.items
         self._written.items.clear()
         if isinstance(item, Move):
-            return _unless_lost(lambda: self._connection.run(item.call), default=False)
+            return _unless_lost(lambda: self._moved(item), default=False)
         [was_there] = self._connection.run(
             stream.complete(
                 self._keys,
@@ -182,6 +182,12 @@ class Hand:
             )
         )
         return was_there
+
+    def _moved(self, move: Move) -> bool:
+        [answer] = self._connection.run(carried([move]))
+        if isinstance(answer, RedisError):
+            raise answer
+        return answer
 
 
 def _unless_lost(ask: Callable[[], T], default: T) -> T:

@@ -5,9 +5,14 @@ from datetime import UTC, datetime
 import hypothesis.strategies as st
 
 from chasquimq import QueueFullError
+from chasquimq.broker import stream
+from chasquimq.broker.stream import NewJob, Telling
+from chasquimq.wire.codec import pack
+from chasquimq.wire.envelope import encode_job
+from chasquimq.wire.ids import ulid
 from tests.model.ground import Ground
 from tests.model.stage import operation
-from tests.model.values import UNIT_MS, Job
+from tests.model.values import MAX_STREAM, UNIT_MS, Job
 
 UNIQUE_IDS = ("u1", "u2", "u3")
 
@@ -28,6 +33,23 @@ class Jobs(Ground):
     @operation(weight=3, wish=wishes)
     def add(self, wish):
         self._add([wish])
+
+    @operation(when=lambda self: len(self.model.stream) < MAX_STREAM, name=names)
+    def add_past_the_script(self, name):
+        """As a single job goes to a server that knows ids: by `XADD`, far from the limit."""
+        if not self.stage.connection.ready().has_idmp:
+            return
+        serial, now_ms = self._next_serial(), self.stage.clock.now_ms()
+        job_id = ulid(now_ms)
+        call = stream.add_one(
+            self.stage.keys,
+            NewJob(job_id, encode_job(job_id, pack(serial), now_ms), name),
+            producer_id="model",
+            telling=Telling(now_ms, cap=100_000),
+            counting=True,
+        )
+        assert self.stage.connection.run(call).count == 1
+        assert self.model.add([(Job(job_id, name, serial), 0)]) == ([True], False)
 
     @operation(weight=2, batch=st.lists(wishes, min_size=2, max_size=5))
     def add_bulk(self, batch):

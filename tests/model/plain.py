@@ -221,9 +221,10 @@ class Model(Places):
             else:
                 spec.due_ms = next_ms
 
-    def fired_job(self, key: str, window_ms: int) -> Job:
+    def fired_job(self, key: str, which: int | str) -> Job:
+        """The job of a window, or one that was run by hand."""
         spec = self.specs[key]
-        job_id = f"{spec.own_id or key}@{window_ms}"
+        job_id = f"{spec.own_id or key}@{which}"
         return Job(job_id, spec.name, spec.serial, attempts=spec.attempts)
 
     def take(self, consumer: str, entries: Sequence[Entry], hand: set[bytes]) -> list[Taken]:

@@ -91,15 +91,14 @@ class Recurring(Ground):
         if key not in self.model.specs:
             assert self.queue.run_repeatable_now(key) is None
             return
-        now_ms = self.model.clock_ms
-        job = self.model.fired_job(key, now_ms)
-        if job.id in self.model.known or self.model.specs[key].due_ms <= now_ms:
-            return  # a window has, or will have, the same millisecond, and so the same id
         try:
-            assert self.queue.run_repeatable_now(key) == job.id
+            job_id = self.queue.run_repeatable_now(key)
         except QueueFullError:
             assert len(self.model.stream) >= MAX_STREAM
         else:
+            job = self.model.fired_job(key, job_id.rpartition("@")[2])
+            assert job.id == job_id
+            assert job_id not in self.model.known
             assert self.model.add([(job, 0)]) == ([True], False)
 
     def _pick_spec(self, pick):

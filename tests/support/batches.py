@@ -7,12 +7,20 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from chasquimq.pipeline import Slo
+from chasquimq.pipeline import Pipeline, Slo
 from chasquimq.pipeline.lake import Lake
 from chasquimq.pipeline.steps import Steps
 from tests.support.told import frame
 
+MADE = ("runs", "jobs", "minutes", "hours", "days", "failures")
+"""The tables of silver and gold."""
+
 _QUERY = "0123abcd"
+
+
+def content(pipeline: Pipeline, names: Iterable[str] = MADE) -> dict[str, list[str]]:
+    """All rows of tables, in an order that does not depend on files."""
+    return {name: sorted(map(str, pipeline.table(name).collect())) for name in names}
 
 
 def batch_key(number: int) -> str:

@@ -1,5 +1,7 @@
 """What broker calls take, with values a test need not care about unless it names them."""
 
+from typing import Literal
+
 from chasquimq.broker.delayed import DelayedJob, Relocation
 from chasquimq.broker.ring import Ticket
 from chasquimq.broker.stream import Completion, NewJob, Telling
@@ -57,7 +59,11 @@ def a_ticket(serial: int = 1, *, producer_id: str = "p1", slot: int | None = Non
 
 
 def a_completion(
-    entry_id: bytes, job_id: str = "j1", name: str = "mail", *, value: bytes | None = None
+    entry_id: bytes,
+    job_id: str = "j1",
+    name: str = "mail",
+    *,
+    value: bytes | Literal[False] = False,
 ) -> Completion:
     """A delivery whose handler returned."""
     return Completion(entry_id, job_id, name, attempt=1, duration_us=250, value=value)

@@ -10,7 +10,7 @@ import struct
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
 T = TypeVar("T")
@@ -21,16 +21,25 @@ ORDER_SECS = 10.0
 _RESET = struct.pack("ii", 1, 0)
 
 
-@dataclass(slots=True)
-class _Fault:
-    """What is to happen when a request that holds `marker` comes by."""
+@dataclass(slots=True, eq=False)
+class Trap:
+    """What is to happen when a request that holds one of `markers` comes by; `sprung` when it did.
 
-    marker: bytes
+    One that cuts an answer is sprung when it has, not when the request came by.
+    """
+
+    markers: tuple[bytes, ...]
     times: int
     reaches_server: bool
     answer_bytes: int
     part: float = 0.0
     then: Callable[[], None] = lambda: None
+    sprung: threading.Event = field(default_factory=threading.Event)
+    at_work: "asyncio.Task[None] | None" = None
+
+    def holds(self, data: bytes) -> bool:
+        """Whether this is what it waits for."""
+        return self.times > 0 and any(marker in data for marker in self.markers)
 
 
 class _Pair:
@@ -39,7 +48,7 @@ class _Pair:
     def __init__(self, client: asyncio.StreamWriter, server: asyncio.StreamWriter) -> None:
         self.client = client
         self.server = server
-        self.fault: _Fault | None = None
+        self.trap: Trap | None = None
 
     @property
     def requests(self) -> asyncio.ReadTransport:
@@ -63,7 +72,7 @@ class Proxy:
         self._remembers = remembers
         self._pairs: set[_Pair] = set()
         self._serving: set[asyncio.Task[None]] = set()
-        self._faults: list[_Fault] = []
+        self._traps: list[Trap] = []
         self._requests = bytearray()
         self._released: asyncio.Event | None = None
         self._greeting = b""
@@ -86,9 +95,9 @@ class Proxy:
         """How often `marker` was in what clients sent, whether or not it was passed on."""
         return self._requests.count(marker)
 
-    def cut(self) -> None:
-        """Reset every connection."""
-        self._order(self._cut)
+    def cut(self) -> int:
+        """Reset every connection; how many there were."""
+        return self._order(self._cut)
 
     def refuse(self) -> None:
         """Stop listening, and reset every connection: as if the machine were gone."""
@@ -114,24 +123,29 @@ class Proxy:
         """Read on."""
         self._order(self._read_on)
 
-    def cut_before(self, marker: bytes, times: int = 1) -> None:
-        """Reset a connection instead of passing on a request that holds `marker`."""
-        self._faults.append(_Fault(marker, times, reaches_server=False, answer_bytes=0))
+    def cut_before(self, *markers: bytes, times: int = 1) -> Trap:
+        """Reset a connection instead of passing on a request that holds one of `markers`."""
+        return self._set(Trap(markers, times, reaches_server=False, answer_bytes=0))
 
-    def cut_after(self, marker: bytes, times: int = 1, *, answer_bytes: int = 0) -> None:
-        """Reset a connection when the answer to a request that holds `marker` is there.
+    def cut_after(self, *markers: bytes, times: int = 1, answer_bytes: int = 0) -> Trap:
+        """Reset a connection when the answer to a request that holds one of `markers` is there.
 
         The server has carried it out, and the client gets the first `answer_bytes` at most.
         """
-        self._faults.append(_Fault(marker, times, reaches_server=True, answer_bytes=answer_bytes))
+        return self._set(Trap(markers, times, reaches_server=True, answer_bytes=answer_bytes))
 
-    def trip(self, marker: bytes, then: Callable[[], None], *, part: float) -> None:
-        """When a request with `marker` comes by, pass on that part of it, call `then`, and reset.
+    def trip(self, *markers: bytes, then: Callable[[], None], part: float) -> Trap:
+        """When such a request comes by, pass on that part of it, call `then`, and reset.
 
         `part` is from 0, nothing, to 1, the whole request with all that was sent beside it.
         """
-        self._faults.append(_Fault(marker, 1, reaches_server=False, answer_bytes=0,
-                                   part=part, then=then))  # fmt: skip
+        return self._set(Trap(markers, 1, reaches_server=False, answer_bytes=0,
+                              part=part, then=then))  # fmt: skip
+
+    def disarm(self, trap: Trap) -> bool:
+        """Whether it was sprung; if not, it never will be."""
+        self._order(lambda: self._disarm(trap))
+        return trap.sprung.is_set()
 
     def say(self, data: bytes) -> None:
         """Send bytes to every client that the server never sent."""
@@ -148,6 +162,10 @@ class Proxy:
         self._thread.join(ORDER_SECS)
         self._loop.close()
         self._placeholder.close()
+
+    def _set(self, trap: Trap) -> Trap:
+        self._traps.append(trap)
+        return trap
 
     def _order(self, work: Callable[[], Awaitable[T]]) -> T:
         async def carry_out() -> T:
@@ -168,11 +186,21 @@ class Proxy:
             self._listener = None
         await self._cut()
 
-    async def _cut(self) -> None:
-        for pair in list(self._pairs):
+    async def _cut(self) -> int:
+        pairs = list(self._pairs)
+        for pair in pairs:
             pair.cut()
         if self._serving:
             await asyncio.wait(self._serving)
+        return len(pairs)
+
+    async def _disarm(self, trap: Trap) -> None:
+        trap.times = 0
+        for pair in self._pairs:
+            if pair.trap is trap:
+                pair.trap = None
+        if trap.at_work is not None:
+            await asyncio.wait([trap.at_work])
 
     async def _hold(self) -> None:
         assert self._released is not None
@@ -231,33 +259,37 @@ class Proxy:
         while data := await reader.read(CHUNK):
             if self._remembers:
                 self._requests += data
-            fault = next((f for f in self._faults if f.times and f.marker in data), None)
-            if fault is not None:
-                fault.times -= 1
-                if not fault.reaches_server:
-                    await self._trip(pair, data, fault)
+            trap = next((each for each in self._traps if each.holds(data)), None)
+            if trap is not None:
+                trap.times -= 1
+                if not trap.reaches_server:
+                    await self._spring(pair, data, trap)
                     return
-                pair.fault = fault
+                pair.trap = trap
             pair.server.write(data)
             await pair.server.drain()
 
-    async def _trip(self, pair: _Pair, data: bytes, fault: _Fault) -> None:
-        if fault.part:
-            pair.server.write(data[: round(len(data) * fault.part)])
+    async def _spring(self, pair: _Pair, data: bytes, trap: Trap) -> None:
+        trap.at_work = asyncio.current_task()
+        if trap.part:
+            pair.server.write(data[: round(len(data) * trap.part)])
             await pair.server.drain()
         # In a thread: what it does may wait for a process, and others want their answers.
-        await asyncio.to_thread(fault.then)
+        await asyncio.to_thread(trap.then)
         pair.cut()
+        trap.sprung.set()
 
     async def _pass_answers(self, pair: _Pair, answers: asyncio.StreamReader) -> None:
         assert self._released is not None
         while data := await answers.read(CHUNK):
             await self._released.wait()
-            if pair.fault is not None:
-                if pair.fault.answer_bytes:
-                    pair.client.write(data[: pair.fault.answer_bytes])
+            if pair.trap is not None:
+                trap = pair.trap
+                if trap.answer_bytes:
+                    pair.client.write(data[: trap.answer_bytes])
                     await pair.client.drain()
                 pair.cut()
+                trap.sprung.set()
                 return
             pair.client.write(data)
             await pair.client.drain()

@@ -8,6 +8,7 @@ import pyspark
 import pytest
 
 from chasquimq.spark.java import OLDEST_JAVA, java_version
+from tests.support import spark_classes
 
 
 def _marks(group: str) -> list[pytest.MarkDecorator]:
@@ -28,16 +29,14 @@ DRIVER_MARKS = _marks("spark-drivers")
 """Of tests that start drivers of their own, and do not use the shared session; beside the others,
 since a driver that starts, or waits to be killed, leaves a core idle."""
 
+QUICK_JAVA = spark_classes.options()
+"""Of a Java that starts quickly."""
+
 SMALL = {
     # Two tasks at a time, each tried up to twice.
     "spark.master": "local[2,2]",
     "spark.driver.memory": "512m",
-    # Compiles little and collects simply: starts in half the time, on half the memory. The room
-    # for compiled code would then be 48 MB, which is full after eight batches of the pipeline:
-    # from there on Java threw away and compiled again what it needed, at twice the time a batch.
-    "spark.driver.extraJavaOptions": (
-        "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
-    ),
+    "spark.driver.extraJavaOptions": QUICK_JAVA,
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "2",

@@ -43,10 +43,19 @@ class Cluster:
         eventually_sync(lambda: all(map(_serves, self.nodes)), SETTLE_SECS)
 
     def owner(self, key: bytes) -> Server:
-        """The node that has the slot of `key`, by its own word."""
+        """The node that has the slot of `key`, by its own word.
+
+        For a moment of a move both say so, or neither: it is asked again then.
+        """
         slot = key_slot(key)
-        [owner] = [node for node in self.nodes if _has_slot(node, slot)]
-        return owner
+
+        def owner() -> Server | None:
+            owners = [node for node in self.nodes if _has_slot(node, slot)]
+            return owners[0] if len(owners) == 1 else None
+
+        found = eventually_sync(owner, SETTLE_SECS)
+        assert found is not None
+        return found
 
     def other(self, node: Server) -> Server:
         """The node that is not this one."""

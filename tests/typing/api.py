@@ -77,6 +77,8 @@ async def managing(queue: Queue, job: Job) -> None:
     assert_type(page.next_cursor, str | None)
     assert_type((await queue.get_job_logs(job.id)).lines, list[str])
     assert_type(await queue.get_job_progress(job.id), int | None)
+    soon = datetime.now(UTC)
+    await queue.upsert_repeatable_job("n", 1, repeat={}, start_after_ms=soon, end_before_ms=9)
     assert_type(SyncQueue("emails", default_job_options={"attempts": 3}).drain(), int)
     assert_type(encode_payload({"k": 1}), bytes)
     await queue.reschedule(job.id, 5)  # type: ignore[call-arg]

@@ -10,7 +10,7 @@ import os
 import threading
 import weakref
 from collections.abc import Generator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import closing
 from typing import Any, TypeVar
 
@@ -34,7 +34,7 @@ from chasquimq.broker.options import ConnectionOptions, provided_credentials, ss
 from chasquimq.broker.server import Credentials, ServerInfo
 from chasquimq.broker.url import Address, Target, TargetKind
 from chasquimq.clock import monotonic_s
-from chasquimq.errors import ChasquiError
+from chasquimq.errors import ChasquiError, ConnectionFailedError
 
 T = TypeVar("T")
 
@@ -247,16 +247,21 @@ class BlockingConnection:
             async with asyncio.timeout(timeout_s):
                 return await provided_credentials(provider, endpoint)
 
-        if self._loop is not None and self._loop.is_running():
-            asked = asyncio.run_coroutine_threadsafe(fetch(), self._loop)
-            try:
-                return asked.result(timeout_s)
-            except TimeoutError:
-                asked.cancel()
-                raise
-        # In a thread of its own, because this one may be running an event loop already.
-        with ThreadPoolExecutor(1, "chasquimq-credentials") as thread:
-            return thread.submit(asyncio.run, fetch()).result()
+        try:
+            if self._loop is not None and self._loop.is_running():
+                asked = asyncio.run_coroutine_threadsafe(fetch(), self._loop)
+                try:
+                    return asked.result(timeout_s)
+                except TimeoutError:
+                    asked.cancel()
+                    raise
+            # In a thread of its own, because this one may be running an event loop already.
+            with ThreadPoolExecutor(1, "chasquimq-credentials") as thread:
+                return thread.submit(asyncio.run, fetch()).result()
+        except (CancelledError, asyncio.CancelledError) as error:
+            # Of the task that asks, by the provider itself or because its loop ends: not of ours.
+            msg = "credential_provider was cancelled before it answered"
+            raise ConnectionFailedError(msg) from error
 
 
 _connections: weakref.WeakSet[BlockingConnection] = weakref.WeakSet()

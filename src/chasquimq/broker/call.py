@@ -6,7 +6,7 @@ sent.
 """
 
 import re
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
@@ -29,6 +29,8 @@ _REFUSED_IN_SCRIPT = re.compile(
     r"(?:@user_script: \d+: )?-?(?P<told>[A-Z]+ .*)",
     re.DOTALL,
 )
+MEANINGLESS = (TypeError, ValueError, LookupError, AttributeError, OverflowError)
+"""What comes of reading a reply that is none which the request can have."""
 # How a server says that a stream, or its group, does not exist.
 _MISSING = re.compile(r"NOGROUP |ERR no such key")
 
@@ -53,6 +55,18 @@ class Call(Generic[T]):
 Steps: TypeAlias = Generator[Call[Any], Any, T]
 
 
+class Objection(Exception):  # noqa: N818 -- what it carries is the error
+    """Ends steps, amid their replies, with an error that is about what the caller wants.
+
+    Raised as it is, a `ValueError` would be taken for a reply that means nothing.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        """The caller is told `error`."""
+        super().__init__(error)
+        self.error = error
+
+
 def command(*arguments: Argument) -> bytes:
     """One request in RESP. For cold paths; hot ones keep a prepared template beside their code."""
     parts = [b"*%d\r\n" % len(arguments)]
@@ -62,9 +76,9 @@ def command(*arguments: Argument) -> bytes:
     return b"".join(parts)
 
 
-def bulk(data: bytes) -> bytes:
-    """One RESP bulk string, to be joined into a prepared request."""
-    return b"$%d\r\n%b\r\n" % (len(data), data)
+def bulks(values: Iterable[bytes]) -> bytes:
+    """RESP bulk strings, to be joined into a prepared request."""
+    return b"".join([b"$%d\r\n%b\r\n" % (len(value), value) for value in values])
 
 
 def call(
@@ -113,9 +127,20 @@ def understood(call: Call[T], replies: list[Reply]) -> T:
     """
     try:
         return call.parse(replies)
-    except (TypeError, ValueError, LookupError, AttributeError) as error:
-        msg = f"the server's answer is none that the request can have: {error}"
-        raise RedisError(msg) from error
+    except MEANINGLESS as error:
+        raise not_understood(error) from error
+
+
+def not_understood(error: Exception) -> RedisError:
+    """What is told of replies whose reading raised this.
+
+    Who reads may be wrong as well as who wrote, and nothing tells the two apart: both are named,
+    and the error itself is the cause of what is raised.
+    """
+    return RedisError(
+        "the server's answer is none that the request can have, or we misread it: "
+        f"{type(error).__name__}: {error}"
+    )
 
 
 def unless_missing(reply: Reply) -> Reply | None:
@@ -139,13 +164,16 @@ def told(error: ReplyError) -> str:
     return f"{found['told']} script: on @user_script:{found['line']}." if found else text
 
 
-def unraised(call: Call[T]) -> Call[T | ServerReplyError]:
-    """The same call, whose refusal is an answer: it must not hide those of its neighbours."""
+def unraised(call: Call[T]) -> Call[T | RedisError]:
+    """The same call, whose refusal is an answer: it must not hide those of its neighbours.
 
-    def parse(replies: list[Reply]) -> T | ServerReplyError:
+    Nor must a reply that means nothing.
+    """
+
+    def parse(replies: list[Reply]) -> T | RedisError:
         try:
-            return call.parse(replies)
-        except ServerReplyError as error:
+            return understood(call, replies)
+        except RedisError as error:
             return error
 
     return Call(

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from chasquimq.broker import ring, scripts
 from chasquimq.broker.call import Call, Reply, Steps, call, checked, command
@@ -9,6 +10,7 @@ from chasquimq.broker.ring import Ticket
 from chasquimq.broker.seek import Pace
 from chasquimq.broker.stream import Telling
 from chasquimq.errors import DecodeError
+from chasquimq.wire.codec import pack_for_script
 from chasquimq.wire.envelope import Envelope, decode
 from chasquimq.wire.ids import StreamId
 from chasquimq.wire.keys import QueueKeys
@@ -37,6 +39,8 @@ class Promotion:
     is_leader: bool
     promoted: int
     set_aside: int
+    put_off: int
+    """What is no job either, and the DLQ did not take: it is tried again a little later."""
     depth: int
     lag_ms: int
     next_due_in_ms: int | None
@@ -47,8 +51,7 @@ class Promotion:
     job_ids: list[bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class Relocation:
+class Relocation(NamedTuple):
     """A failed delivery on its way to another attempt."""
 
     entry_id: bytes
@@ -244,37 +247,39 @@ def retry(
     keys: QueueKeys,
     group: str,
     consumer: str,
-    move: Relocation,
+    moves: Sequence[Relocation],
     *,
     telling: Telling,
     grace_s: int,
-) -> Call[bool]:
-    """Move a failed delivery to the set; False if it was not ours any more."""
-    member = encode_member(move.name, move.envelope)
+) -> Call[list[bool]]:
+    """Move failed deliveries to the set; False for each that was not ours any more.
+
+    All are refused, and none is moved, or none is refused.
+    """
+    flat: list[bytes | str | int] = []
+    for move in moves:
+        member = encode_member(move.name, move.envelope)
+        flat += (move.entry_id, move.job_id, move.name, member, str(move.backoff_ms),
+                 move.next_attempt, int(len(member) <= INDEXED_BYTES))  # fmt: skip
+    index = keys.delayed_index(b"")
     return scripts.RETRY.call(
         {
             "stream": keys.stream,
             "delayed": keys.delayed,
-            "index": keys.delayed_index(move.job_id),
             "events": keys.events,
             "wake": keys.wake,
         },
         {
             "group": group,
             "consumer": consumer,
-            "entry_id": move.entry_id,
-            "backoff_ms": move.backoff_ms,
-            "member": member,
             "grace_s": grace_s,
-            "indexed": int(len(member) <= INDEXED_BYTES),
             "ts_ms": telling.ts_ms,
             "events_cap": telling.cap,
-            "job_id": move.job_id,
-            "name": move.name,
-            "attempt": move.next_attempt,
+            "moves": pack_for_script(flat),
         },
-        read=bool,
+        read=lambda reply: [bool(each) for each in reply],
         repeatable=True,
+        more_keys=[index + move.job_id.encode() for move in moves],
     )
 
 
@@ -291,11 +296,12 @@ def _cancel(keys: QueueKeys, job_id: str, found: bytes) -> Call[int]:
 
 
 def _read_promotion(reply: Reply) -> Promotion:
-    is_leader, promoted, set_aside, depth, lag_ms, next_due, due_at, last, *job_ids = reply
+    is_leader, promoted, aside, put_off, depth, lag_ms, next_due, due_at, last, *job_ids = reply
     return Promotion(
         bool(is_leader),
         promoted,
-        set_aside,
+        aside,
+        put_off,
         depth,
         lag_ms,
         None if next_due < 0 else next_due,

@@ -2,17 +2,15 @@
 
 from collections.abc import Sequence
 
-from chasquimq.broker.call import Call, Reply, bulk, call, checked, command
+from chasquimq.broker.call import Call, Reply, bulks, call, checked, command
 from chasquimq.wire.event import QueueEvent, parse_event
 from chasquimq.wire.keys import QueueKeys
 
 
 def append(keys: QueueKeys, batch: Sequence[Sequence[bytes]], *, cap: int) -> Call[None]:
     """Write events, each given by its fields; not repeatable, so none is ever told twice."""
-    head = b"".join(map(bulk, (b"XADD", keys.events, b"MAXLEN", b"~", b"%d" % cap, b"*")))
-    requests = [
-        b"".join((b"*%d\r\n" % (6 + len(fields)), head, *map(bulk, fields))) for fields in batch
-    ]
+    head = bulks((b"XADD", keys.events, b"MAXLEN", b"~", b"%d" % cap, b"*"))
+    requests = [b"*%d\r\n%b%b" % (6 + len(fields), head, bulks(fields)) for fields in batch]
     return Call(requests, lambda _: None, repeatable=False)
 
 

@@ -1,5 +1,6 @@
 """How a connection behaves: time limits, reconnects, credentials, and the pace of attempts."""
 
+import asyncio
 import inspect
 import random
 import ssl
@@ -55,12 +56,19 @@ def reconnect_pause_ms(attempt: int, chance: random.Random) -> float:
 
 
 async def provided_credentials(provider: CredentialProvider, endpoint: str | None) -> Credentials:
-    """Ask a provider; whatever goes wrong there is a `ConnectionFailedError` that says so."""
+    """Ask a provider; whatever goes wrong there is a `ConnectionFailedError` that says so.
+
+    So is a cancellation of something that the provider waits for, unless it is us who are
+    cancelled, too.
+    """
     try:
         answer: object = provider(endpoint)
         if inspect.isawaitable(answer):
             answer = await answer
-    except Exception as error:
+    except (Exception, asyncio.CancelledError) as error:
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            raise
         msg = f"credential_provider failed: {type(error).__name__}: {error}"
         raise ConnectionFailedError(msg) from error
     if not isinstance(answer, tuple) or len(answer) != 2:  # noqa: PLR2004 -- a pair

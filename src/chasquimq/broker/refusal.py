@@ -13,7 +13,7 @@ from enum import Enum
 from hiredis import ReplyError
 
 from chasquimq.broker.call import Reply
-from chasquimq.broker.url import Address
+from chasquimq.broker.url import LAST_PORT, Address
 
 
 class Cure(Enum):
@@ -74,12 +74,12 @@ def refusals(replies: Sequence[Reply], among: Iterable[int], known_host: str) ->
 
 
 def redirection(text: str, known_host: str) -> Address | None:
-    """The address in a `MOVED` or `ASK`; an empty host means the host that was asked."""
+    """The address in a `MOVED` or `ASK`, if it is one; no host means the host that was asked."""
     found = _REDIRECTION.fullmatch(text)
     if found is None:
         return None
-    host = found["host"].strip("[]") or known_host
-    return Address(host, int(found["port"])) if host else None
+    host, port = found["host"].strip("[]") or known_host, int(found["port"])
+    return Address(host, port) if host and 0 < port <= LAST_PORT else None
 
 
 def _refusal(index: int, text: str, known_host: str) -> Refusal | None:

@@ -14,6 +14,11 @@ from chasquimq.wire.keys import QueueKeys
 from chasquimq.wire.repeat import RepeatableSpec, decode_spec, encode_spec
 from chasquimq.wire.retry import decode_retry, encode_retry
 
+# Times from here on fit no envelope, and infinity is among them.
+_NO_EPOCH_MS = 2**63
+# Longer counts are none of ours, and a script could not count on from them.
+_COUNT_DIGITS = 15
+
 
 @dataclass(frozen=True, slots=True)
 class StoredSpec:
@@ -21,7 +26,7 @@ class StoredSpec:
 
     key: str
     due_ms: int
-    """Epoch ms; 0 if the stored time is not a number."""
+    """Epoch ms; 0 if the stored time is none."""
     spec: RepeatableSpec | None
     job_id: str | None = None
     fired: int = 0
@@ -29,6 +34,8 @@ class StoredSpec:
     problem: str = ""
     raw_key: bytes = field(default=b"", compare=False)
     """The key as it is stored, which need not be text."""
+    raw_due: bytes = field(default=b"", compare=False)
+    """The time as it is stored, which need not be whole: a fire is fenced by it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +96,13 @@ def find(keys: QueueKeys, spec_key: str) -> Steps[StoredSpec | None]:
     score = yield call("ZSCORE", keys.repeat, spec_key, read=lambda reply: reply)
     if score is None:
         return None
-    [found] = yield from _with_specs(keys, [(spec_key.encode(), _epoch_ms(score))])
+    [found] = yield from _with_specs(keys, [(spec_key.encode(), score)])
     return found
 
 
-def next_due(keys: QueueKeys) -> Call[int | None]:
-    """When the soonest window comes, in epoch ms; None if there is no spec."""
-    return call("ZRANGE", keys.repeat, 0, 0, "WITHSCORES", read=_first_score)
+def next_due(keys: QueueKeys, *, skip: int = 0) -> Call[int | None]:
+    """When the soonest window comes, but for the first `skip`, in epoch ms; None if never."""
+    return call("ZRANGE", keys.repeat, skip, skip, "WITHSCORES", read=_next_ms)
 
 
 def fire(
@@ -122,7 +129,7 @@ def fire(
         {
             "holder": holder,
             "spec_key": stored.raw_key or stored.key,
-            "due_ms": stored.due_ms,
+            "due": stored.raw_due or stored.due_ms,
             "next_ms": "" if next_ms is None else next_ms,
             "limit": (stored.spec.limit if stored.spec else None) or 0,
             "ts_ms": telling.ts_ms,
@@ -147,7 +154,7 @@ def move(keys: QueueKeys, spec_key: str | bytes, next_ms: int) -> Call[bool]:
     return call("ZADD", keys.repeat, "XX", "CH", next_ms, spec_key, read=bool)
 
 
-def _with_specs(keys: QueueKeys, rows: list[tuple[bytes, int]]) -> Steps[list[StoredSpec]]:
+def _with_specs(keys: QueueKeys, rows: list[tuple[bytes, bytes]]) -> Steps[list[StoredSpec]]:
     if not rows:
         return []
     requests = [
@@ -156,39 +163,60 @@ def _with_specs(keys: QueueKeys, rows: list[tuple[bytes, int]]) -> Steps[list[St
     ]
     answers = yield Call(requests, list)
     return [
-        _stored(raw_key, due_ms, fields)
-        for (raw_key, due_ms), fields in zip(rows, answers, strict=True)
+        _stored(raw_key, score, fields)
+        for (raw_key, score), fields in zip(rows, answers, strict=True)
     ]
 
 
-def _stored(raw_key: bytes, due_ms: int, fields: Reply) -> StoredSpec:
+def _stored(raw_key: bytes, score: bytes, fields: Reply) -> StoredSpec:
     """A row as far as it can be read: one that cannot must not hide the others."""
     key = raw_key.decode("utf-8", "replace")
-    unreadable = StoredSpec(key, due_ms, None, raw_key=raw_key)
+    due_ms = _epoch_ms(score)
+    unreadable = StoredSpec(key, due_ms or 0, None, raw_key=raw_key, raw_due=score)
     if isinstance(fields, ReplyError):
         return replace(unreadable, problem=str(fields))
     blob, retry, job_id, fired, paused = fields
-    count = int(fired) if fired and fired.isdigit() else 0
+    count = _count(fired)
     if blob is None:
-        return replace(unreadable, fired=count, problem="its hash is gone")
+        return replace(unreadable, fired=count or 0, problem="its hash is gone")
     try:
         spec = decode_spec(blob)
         if retry is not None:
             spec = replace(spec, retry=decode_retry(retry))
     except DecodeError as error:
-        return replace(unreadable, fired=count, problem=error.message)
+        return replace(unreadable, fired=count or 0, problem=error.message)
+    if count is None:
+        # Not as none at all: a limit that is measured against it would be exceeded.
+        return replace(unreadable, problem=f"its count of fires is {_shown(fired)}")
+    if due_ms is None:
+        return replace(unreadable, fired=count, problem=f"its next window is {_shown(score)}")
     chosen_id = job_id.decode("utf-8", "replace") if job_id else None
-    return StoredSpec(key, due_ms, spec, chosen_id, count, paused is not None, raw_key=raw_key)
+    return StoredSpec(
+        key, due_ms, spec, chosen_id, count, paused is not None, raw_key=raw_key, raw_due=score
+    )
 
 
-def _pairs(reply: Reply) -> list[tuple[bytes, int]]:
-    return [(key, _epoch_ms(score)) for key, score in zip(reply[::2], reply[1::2], strict=True)]
+def _pairs(reply: Reply) -> list[tuple[bytes, bytes]]:
+    return list(zip(reply[::2], reply[1::2], strict=True))
 
 
-def _first_score(reply: Reply) -> int | None:
-    return _epoch_ms(reply[1]) if reply and float(reply[1]) != math.inf else None
+def _next_ms(reply: Reply) -> int | None:
+    """The first whole ms at which the soonest window has come, also if its time is none."""
+    if not reply or float(reply[1]) >= _NO_EPOCH_MS:
+        return None
+    return math.ceil(max(0.0, float(reply[1])))
 
 
-def _epoch_ms(score: bytes) -> int:
+def _epoch_ms(score: bytes) -> int | None:
     value = float(score)
-    return int(value) if math.isfinite(value) else 0
+    return int(value) if 0 <= value < _NO_EPOCH_MS else None
+
+
+def _count(fired: bytes | None) -> int | None:
+    if fired is None:
+        return 0
+    return int(fired) if fired.isdigit() and len(fired) <= _COUNT_DIGITS else None
+
+
+def _shown(value: bytes) -> str:
+    return repr(value[:40].decode("utf-8", "backslashreplace"))

@@ -6,6 +6,7 @@ last name that ends in `...` stands for any number of values: it is bound, as `<
 position of the first of them.
 """
 
+import functools
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import TypeVar
 
-from chasquimq.broker.call import Argument, Call, Reply, bulk, checked, command
+from chasquimq.broker.call import Argument, Call, Reply, bulks, checked, command
 
 T = TypeVar("T")
 
@@ -40,18 +41,11 @@ class Script:
         more_arguments: Sequence[bytes] = (),
     ) -> bytes:
         """The `EVALSHA` request, values by name; a missing or unknown name is a `TypeError`."""
-        named_keys = self._in_order("KEYS", self.keys, keys, variadic=bool(more_keys))
-        named_arguments = self._in_order(
-            "ARGV", self.arguments, arguments, variadic=bool(more_arguments)
-        )
-        key_count = len(named_keys) + len(more_keys)
-        head = command(b"EVALSHA", self.sha, key_count, *named_keys)
-        total = 3 + key_count + len(named_arguments) + len(more_arguments)
-        parts = [b"*%d\r\n" % total, head.split(b"\r\n", 1)[1]]
-        parts += [bulk(key) for key in more_keys]
-        parts += [bulk(a if type(a) is bytes else str(a).encode()) for a in named_arguments]
-        parts += [bulk(argument) for argument in more_arguments]
-        return b"".join(parts)
+        fixed_keys = self._in_order("KEYS", keys, variadic=bool(more_keys))
+        fixed_arguments = self._in_order("ARGV", arguments, variadic=bool(more_arguments))
+        key_count = b"%d" % (len(fixed_keys) + len(more_keys))
+        values = (key_count, *fixed_keys, *more_keys, *fixed_arguments, *more_arguments)
+        return b"*%d\r\n%b%b" % (2 + len(values), self._head, bulks(values))
 
     def call(
         self,
@@ -76,14 +70,27 @@ class Script:
         """The request that gives the server this script again."""
         return command(b"SCRIPT", b"LOAD", self.source.encode())
 
-    def _in_order(
-        self, kind: str, names: tuple[str, ...], given: Mapping[str, Argument], *, variadic: bool
-    ) -> list[Argument]:
-        fixed = [name for name in names if not name.endswith("...")]
-        if given.keys() != set(fixed) or (variadic and fixed == list(names)):
+    @functools.cached_property
+    def _head(self) -> bytes:
+        return bulks((b"EVALSHA", self.sha))
+
+    @functools.cached_property
+    def _fixed(self) -> dict[str, tuple[str, ...]]:
+        """The names that stand for one value each."""
+        kinds = {"KEYS": self.keys, "ARGV": self.arguments}
+        return {
+            kind: tuple(name for name in names if not name.endswith("..."))
+            for kind, names in kinds.items()
+        }
+
+    def _in_order(self, kind: str, given: Mapping[str, Argument], *, variadic: bool) -> list[bytes]:
+        names = self.keys if kind == "KEYS" else self.arguments
+        fixed = self._fixed[kind]
+        if given.keys() != set(fixed) or (variadic and fixed == names):
             msg = f"script {self.name} takes {kind} {', '.join(names)}; got {', '.join(given)}"
             raise TypeError(msg)
-        return [given[name] for name in fixed]
+        values = [given[name] for name in fixed]
+        return [value if type(value) is bytes else str(value).encode() for value in values]
 
 
 def parse_script(name: str, text: str) -> Script:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator
 from typing import Any, TypeAlias
 
 from chasquimq.broker.call import Call, Reply, call
-from chasquimq.broker.url import Address, Target, TargetKind
+from chasquimq.broker.url import LAST_PORT, Address, Target, TargetKind
 from chasquimq.errors import ChasquiError, ConnectionFailedError, RedisError
 
 SLOTS = 16_384
@@ -17,6 +17,10 @@ SLOTS = 16_384
 Discovery: TypeAlias = Generator[Any, Any, Address]
 # Puts a call to the server at an address, over a connection of its own, and gives the answer.
 Asking: TypeAlias = Callable[[Address, Call[Any]], Generator[Any, Any, Any]]
+
+
+SlotRange: TypeAlias = tuple[int, int, list[tuple[str, int]]]
+"""The first slot, the last, and host and port of those who have them, the primary first."""
 
 
 class Topology:
@@ -52,7 +56,7 @@ class Topology:
 
     def _ask_sentinels(self, ask: Asking) -> Discovery:
         service = self._target.service or ""
-        question = call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", service, read=_read_primary)
+        question = primary_of(service)
         problems = []
         for sentinel in list(self._nodes):
             try:
@@ -71,7 +75,7 @@ class Topology:
         problems = []
         for node in list(self._nodes):
             try:
-                slots = yield from ask(node, call("CLUSTER", "SLOTS", read=list))
+                slots = yield from ask(node, slot_ranges())
             except (RedisError, OSError) as error:
                 problems.append(f"{node}: {_text(error)}")
                 continue
@@ -83,18 +87,17 @@ class Topology:
         msg = f"no cluster node names an owner for slot {self._slot} ({'; '.join(problems)})"
         raise ConnectionFailedError(msg)
 
-    def _learn(self, slots: list[Reply], asked: Address) -> Address | None:
-        """Take in a `CLUSTER SLOTS` reply: the nodes there are now, and the primary of our slot.
+    def _learn(self, slots: list[SlotRange], asked: Address) -> Address | None:
+        """Take in who has which slots: the nodes there are now, and the primary of our slot.
 
         Nodes that have left are forgotten, those of the URL never: of a cluster whose addresses all
         changed the URL's names may be the only ones that still lead anywhere.
         """
         owner = None
         nodes = [asked]
-        for first, last, *servers in slots:
-            for rank, server in enumerate(servers):
-                host = server[0].decode() if server[0] else ""
-                address = Address(asked.host if host in _UNKNOWN_HOSTS else host, int(server[1]))
+        for first, last, servers in slots:
+            for rank, (host, port) in enumerate(servers):
+                address = Address(asked.host if host in _UNKNOWN_HOSTS else host, port)
                 nodes.append(address)
                 if rank == 0 and first <= self._slot <= last:
                     owner = address
@@ -116,8 +119,41 @@ def _text(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
+def primary_of(service: str) -> Call[tuple[str, int] | None]:
+    """Ask a sentinel for the primary of a service; None if it knows no such service."""
+    return call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", service, read=_read_primary)
+
+
+def slot_ranges() -> Call[list[SlotRange]]:
+    """Ask a cluster node who has which slots."""
+    return call("CLUSTER", "SLOTS", read=_read_ranges)
+
+
+def _read_ranges(reply: Reply) -> list[SlotRange]:
+    return [
+        (
+            int(first),
+            int(last),
+            [(_host(host), _port(port)) for host, port, *_ in servers],
+        )
+        for first, last, *servers in reply
+    ]
+
+
+def _host(raw: Reply) -> str:
+    return raw.decode() if raw else ""
+
+
+def _port(raw: Reply) -> int:
+    port = int(raw)
+    if not 0 < port <= LAST_PORT:
+        msg = f"{port} is no port"
+        raise ValueError(msg)
+    return port
+
+
 def _read_primary(reply: Reply) -> tuple[str, int] | None:
-    return None if reply is None else (reply[0].decode(), int(reply[1]))
+    return None if reply is None else (reply[0].decode(), _port(reply[1]))
 
 
 def key_slot(key: bytes) -> int:

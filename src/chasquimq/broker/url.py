@@ -29,6 +29,7 @@ from chasquimq.broker.target import SCHEME_SUFFIXES, Address, Target, TargetKind
 
 __all__ = [
     "DEFAULT_URL",
+    "LAST_PORT",
     "URL_VARIABLE",
     "Address",
     "Target",
@@ -51,7 +52,7 @@ _SCHEMES: dict[str, tuple[TargetKind, bool]] = {
 
 _DEFAULT_PORTS = {TargetKind.TCP: 6379, TargetKind.SENTINEL: 26379, TargetKind.CLUSTER: 6379}
 
-_LAST_PORT = 65_535
+LAST_PORT = 65_535
 
 
 def parse_url(url: str | None, *, tls: bool = False) -> Target:
@@ -276,8 +277,8 @@ def _address(text: str, default_port: int) -> Address:
     if not _is_number(port):
         # Not shown: in `redis://user:password` the '@host' is missing and this is the password.
         _refuse("the port is not a number", f"{remedy}; a password is followed by @host")
-    if not 1 <= int(port) <= _LAST_PORT:
-        _refuse(f"the port {int(port)} is not between 1 and {_LAST_PORT}", remedy)
+    if not 1 <= int(port) <= LAST_PORT:
+        _refuse(f"the port {int(port)} is not between 1 and {LAST_PORT}", remedy)
     return Address(host, int(port))
 
 

@@ -21,7 +21,10 @@ from chasquimq.wire.keys import QueueKeys
 @options.group_option
 @options.session
 def command(queue: str, group: str, session: Session) -> None:
-    """Count the jobs that wait, run, are delayed, are dead."""
+    """Count the jobs that wait, run, are delayed, are dead.
+
+    Completed jobs are not among them: they have left the queue.
+    """
     keys = QueueKeys(queue)
 
     async def look() -> Depths:

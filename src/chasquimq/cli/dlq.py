@@ -26,6 +26,7 @@ from chasquimq.cli.render import (
     is_wide,
     panel,
     pretty,
+    remark,
     say,
     show,
     table,
@@ -239,7 +240,7 @@ def _dispose(
         say(f"{verb[1]} {done} of {found} entries")
     missing = _missing(letters, which["ids"])
     for letter_id in missing:
-        click.echo(f"chasqui: there is no such dead letter {clean(letter_id)}", err=True)
+        remark(f"there is no such dead letter {letter_id}")
     return NOT_DONE if which["ids"] and (missing or done < found) else 0
 
 

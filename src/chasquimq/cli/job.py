@@ -14,7 +14,7 @@ from chasquimq.cli import options
 from chasquimq.cli.consent import consent
 from chasquimq.cli.options import Session
 from chasquimq.cli.problems import NOT_DONE, Refusal
-from chasquimq.cli.render import clean, emit, facts, instant, panel, pretty, say, show
+from chasquimq.cli.render import clean, emit, facts, instant, panel, pretty, remark, say, show
 from chasquimq.cli.run import Reader, opened, reading, run
 from chasquimq.clock import SYSTEM_CLOCK
 from chasquimq.engine.outcomes import JobResult, OutcomeStatus
@@ -146,7 +146,7 @@ def answer_each(session: Session, answers: Mapping[str, bool], done: str, why_no
         elif is_done:
             say(f"{done} {job_id}")
         else:
-            click.echo(f"chasqui: job {clean(job_id)} {why_not}", err=True)
+            remark(f"job {job_id} {why_not}")
     return 0 if all(answers.values()) else NOT_DONE
 
 

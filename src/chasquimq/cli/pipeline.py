@@ -15,7 +15,7 @@ from chasquimq.cli.figures import show_figures
 from chasquimq.cli.options import Function, Session
 from chasquimq.cli.place import shared_server
 from chasquimq.cli.problems import Refusal
-from chasquimq.cli.render import emit, say
+from chasquimq.cli.render import counted, emit, remark, say
 from chasquimq.cli.spark import spark_options, started
 from chasquimq.clock import SYSTEM_CLOCK
 
@@ -90,13 +90,16 @@ def run(queues: tuple[str, ...], session: Session, **given: Any) -> None:  # noq
     """
     shared_server(session.redis_url)
     with _pipeline(given) as pipeline:
-        done = pipeline.run(queues, **_taking(session, given), on_batch=_tell)
+        remark(f"taking in the events of {', '.join(queues)}")
+        taking = _taking(session, given)
+        done = pipeline.run(queues, **taking, on_batch=_tell, on_step=remark)
     if session.as_json:
         emit(_shape(done))
     else:
-        say(f"{done.events} events in {done.batches} batches; the tables are in {given['path']}")
+        told = f"{counted(done.events, 'event')} in {counted(done.batches, 'batch')}"
+        say(f"{told}; the tables are in {given['path']}")
         if done.lost:
-            say(f"{done.lost} events are missing: they were trimmed unread")
+            say(f"missing, since trimmed unread: {counted(done.lost, 'event')}")
 
 
 @command.command("stream", examples=["chasqui pipeline stream emails --every '1 minute'"])
@@ -113,6 +116,7 @@ def stream(queues: tuple[str, ...], every: str, session: Session, **given: Any) 
     """The same, until Ctrl+C. Killed at any moment, it goes on where it was."""
     shared_server(session.redis_url)
     with _pipeline(given) as pipeline:
+        remark(f"taking in the events of {', '.join(queues)}, until Ctrl+C")
         streaming = pipeline.stream(queues, every=every, **_taking(session, given), on_batch=_tell)
         # Not by KeyboardInterrupt: Spark's own handler would talk to Java in the midst of a talk.
         stopped = threading.Event()
@@ -188,7 +192,8 @@ def rebuild(
     a range all of them, else what jobs with an event in these days are in.
     """
     with _pipeline(given) as pipeline:
-        done = pipeline.rebuild(first_day, last_day)
+        remark("making the tables anew")
+        done = pipeline.rebuild(first_day, last_day, on_step=remark)
     if as_json:
         emit(_shape(done))
     else:
@@ -208,11 +213,13 @@ def compact(*, keep: int, as_json: bool, **given: Any) -> None:  # noqa: ANN401
     call deletes it, when --keep has passed. Run it once a day, beside a stream or not.
     """
     with _pipeline(given | {"file_format": "parquet"}) as pipeline:
+        remark("gathering the folders of bronze")
         done = pipeline.compact(keep=timedelta(seconds=keep))
     if as_json:
         emit(_shape(done))
     else:
-        say(f"gathered {done.gathered} folders into {done.into}, deleted {done.deleted}")
+        gathered = f"gathered {counted(done.gathered, 'folder')} into {done.into}"
+        say(f"{gathered}, deleted {done.deleted}")
 
 
 command.add_command(backfill.command)
@@ -224,8 +231,8 @@ def _shape(done: "Done | Compacted") -> dict[str, int]:
 
 
 def _tell(done: "Done") -> None:
-    told = f"{done.events} events, {done.buckets} buckets and {done.hours} hours recomputed"
-    click.echo(f"chasqui: {told}", err=True)
+    parts = f"{counted(done.buckets, 'bucket')} and {counted(done.hours, 'hour')}"
+    remark(f"{counted(done.events, 'event')}, {parts} recomputed")
 
 
 def _taking(session: Session, given: dict[str, Any]) -> dict[str, Any]:

@@ -52,6 +52,11 @@ def say(line: str) -> None:
     click.echo(clean(line))
 
 
+def remark(line: str) -> None:
+    """Print one line beside the answer, where it is in nobody's way."""
+    click.echo(f"chasqui: {clean(line)}", err=True)
+
+
 def emit(value: object) -> None:
     """Print one line of JSON, at once: whoever reads a pipe should not wait for a full buffer."""
     click.echo(json.dumps(plain(value), ensure_ascii=False))
@@ -177,8 +182,10 @@ def away(ms: float, now_ms: int) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 job`, `2 jobs`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    """`1 job`, `2 jobs`, `3 batches`."""
+    if count == 1:
+        return f"{count} {noun}"
+    return f"{count} {noun}es" if noun.endswith("ch") else f"{count} {noun}s"
 
 
 def duration(ms: float) -> str:

@@ -15,11 +15,10 @@ from chasquimq.cli.problems import Refusal
 from chasquimq.cli.render import away, emit, facts, instant, iso, panel, say, show, table
 from chasquimq.cli.run import opened, reading, run
 from chasquimq.clock import SYSTEM_CLOCK
-from chasquimq.engine.cadence import SHORTEST_INTERVAL_MS
 from chasquimq.queue import Queue
 from chasquimq.recurring import describe, next_fires, pattern_of
 from chasquimq.wire.keys import QueueKeys
-from chasquimq.wire.repeat import MissedFiresPolicy, RepeatPattern
+from chasquimq.wire.repeat import SHORTEST_INTERVAL_MS, MissedFiresPolicy, RepeatPattern
 from chasquimq.wire.retry import U32_MAX
 
 _PREVIEWED = 3
@@ -173,7 +172,8 @@ def next_(queue: str, key: str, count: int, session: Session) -> None:
         raise Refusal(msg)
     pattern = stored.spec.pattern
     first = datetime.fromtimestamp(stored.due_ms / 1_000, next_fires(pattern, 1)[0].tzinfo)
-    _tell_fires(session, key, pattern, [first, *next_fires(pattern, count - 1, after=first)])
+    fires = [first, *next_fires(pattern, count - 1, after=first)]
+    _tell_fires(session, key, pattern, fires, is_paused=stored.is_paused)
 
 
 @command.command("pause", examples=["chasqui repeatable pause reports KEY"])
@@ -306,7 +306,12 @@ def _fires(
 
 
 def _tell_fires(
-    session: Session, key: str | None, pattern: RepeatPattern, fires: list[datetime]
+    session: Session,
+    key: str | None,
+    pattern: RepeatPattern,
+    fires: list[datetime],
+    *,
+    is_paused: bool = False,
 ) -> None:
     times = [values.epoch_ms(fire) or 0 for fire in fires]
     if session.as_json:
@@ -316,6 +321,7 @@ def _tell_fires(
                 "pattern": pattern.to_dict(),
                 "description": describe(pattern),
                 "next_fires_ms": times,
+                "paused": is_paused,
             }
         )
         return
@@ -323,12 +329,16 @@ def _tell_fires(
     rows = [("", instant(time, now_ms)) for time in times[1:]]
     first = ("next", instant(times[0], now_ms) if times else None)
     title = "dry run: nothing is stored" if key is None else key
-    show(panel(title, [facts([("fires", describe(pattern)), first, *rows])]))
+    told = [("fires", describe(pattern)), first, *rows]
+    if is_paused:
+        told.append(("state", "paused: its windows pass without firing"))
+    show(panel(title, [facts(told)]))
 
 
 def _shape(stored: StoredSpec) -> dict[str, Any]:
     spec = stored.spec
     policy = spec.missed_fires if spec else None
+    retry = spec.retry if spec else None
     return {
         "key": stored.key,
         "job_name": spec.job_name if spec else None,
@@ -341,6 +351,9 @@ def _shape(stored: StoredSpec) -> dict[str, Any]:
         "start_after_ms": spec.start_after_ms if spec else None,
         "end_before_ms": spec.end_before_ms if spec else None,
         "missed_fires": policy.to_dict() if policy else None,
+        "attempts": retry.max_attempts if retry else None,
+        "backoff": retry.backoff.to_dict() if retry and retry.backoff else None,
+        "job_id": stored.job_id,
         "problem": stored.problem or None,
     }
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from chasquimq.broker.call import Call, Steps
 from chasquimq.broker.connection import Connection
 from chasquimq.broker.options import ConnectionOptions
+from chasquimq.broker.steps import drive
 from chasquimq.cli.options import Session
 from chasquimq.cli.place import shared_server
 from chasquimq.queue import Queue
@@ -105,13 +106,7 @@ class Reader:
 
     async def walk(self, steps: Steps[T]) -> T:
         """The answer to several calls, each chosen in the light of the one before."""
-        answer: Any = None
-        try:
-            while True:
-                answer = await self._connection.run(steps.send(answer))
-        except StopIteration as end:
-            found: T = end.value
-            return found
+        return await drive(self._connection, steps)
 
 
 @asynccontextmanager

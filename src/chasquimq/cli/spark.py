@@ -3,6 +3,7 @@
 import contextlib
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,11 @@ import click
 
 from chasquimq.cli.options import Function
 from chasquimq.cli.problems import Refusal
+from chasquimq.cli.render import remark
+
+# What is kept of Java's words, and how long we wait for the last of them when it has ended.
+_MOST_WORDS = 65_536
+_LAST_WORDS_S = 1.0
 
 _QUIET = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
 
@@ -71,7 +77,8 @@ def started(given: dict[str, Any]) -> Iterator[Any]:
             yield before
             return
         config = _TABLES | spark_settings(given["conf"], is_verbose=is_verbose)
-        with contextlib.nullcontext() if is_verbose else _muted():
+        remark("starting Spark, which takes some seconds")
+        with contextlib.nullcontext() if is_verbose else _starting_quietly():
             spark = session("chasqui pipeline", config)
         try:
             yield spark
@@ -96,14 +103,50 @@ def told_in_a_line(*, is_verbose: bool) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _muted() -> Iterator[None]:
-    """Let what is started now write to nowhere: Java says much before it can be told not to."""
-    sys.stderr.flush()
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+def _starting_quietly() -> Iterator[None]:
+    """Show nothing of what is said on stderr, and if Java does not start its reason.
+
+    It says much before it can be told not to, and why it ended nowhere else.
+    """
+    from chasquimq.pipeline.problems import SPARKS, has_no_java, last_raised  # noqa: PLC0415
+
+    said = bytearray()
+    listener: threading.Thread | None = None
     try:
-        os.dup2(nowhere, 2)
-        yield
+        with _stderr_into(said) as listener:
+            yield
+    except SPARKS as error:
+        if listener is None or not has_no_java(error):
+            raise
+        listener.join(_LAST_WORDS_S)
+        if (reason := last_raised(said.decode(errors="replace"))) is None:
+            raise
+        msg = f"Spark could not start: {reason} (--verbose shows all that it says)"
+        raise Refusal(msg) from error
+
+
+@contextlib.contextmanager
+def _stderr_into(said: bytearray) -> Iterator[threading.Thread]:
+    """Keep the end of what we and processes that are started meanwhile say on stderr.
+
+    Those go on saying it into the same pipe when this is over: somebody has to listen, until the
+    last of them is gone.
+    """
+
+    def listen() -> None:
+        with os.fdopen(reading, "rb", buffering=0) as pipe:
+            while words := pipe.read(_MOST_WORDS):
+                said.extend(words)
+                del said[:-_MOST_WORDS]
+
+    sys.stderr.flush()
+    kept, (reading, writing) = os.dup(2), os.pipe()
+    listener = threading.Thread(target=listen, name="spark-stderr", daemon=True)
+    listener.start()
+    os.dup2(writing, 2)
+    os.close(writing)
+    try:
+        yield listener
     finally:
         os.dup2(kept, 2)
         os.close(kept)
-        os.close(nowhere)

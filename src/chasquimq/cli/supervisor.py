@@ -26,6 +26,8 @@ log = logging.getLogger("chasquimq.supervisor")
 _WATCH_S = 0.3
 # After an order to end at once.
 _CUT_GRACE_S = 5.0
+# Said in place of a child that the system would not start: no change of the source helps it.
+_UNSTARTED = "unstarted"
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 30.0
 # What a process said before it ended arrives at once, or never.
@@ -65,7 +67,7 @@ Verdict: TypeAlias = Restart | AwaitChange | Leave | GiveUp
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """How a child ended, and in which circumstances."""
+    """How a child ended, or could not begin, and in which circumstances."""
 
     code: int
     ending: str | None
@@ -91,7 +93,7 @@ def verdict(death: Death, *, is_stopping: bool, is_reloading: bool, was_any_read
         return Restart()
     if not death.was_ready and death.code > 0:
         # It told why, in one line: trying again would only say it again.
-        if is_reloading:
+        if is_reloading and death.ending != _UNSTARTED:
             return AwaitChange()
         if not was_any_ready:
             return GiveUp(death.code)
@@ -185,7 +187,20 @@ class Supervisor:
 
     async def _live_and_die(self, place: int, deaths_in_a_row: int) -> Death:
         began_s = monotonic_s()
-        child = await _Child.start(replace(self._settings, place=place))
+        try:
+            child = await _Child.start(replace(self._settings, place=place))
+        except OSError as error:
+            # The system may be short of processes or files for now: the others go on, and so do we.
+            log.error("a process could not be started: %s", error)  # noqa: TRY400 -- that says it all
+            return Death(
+                code=1,
+                ending=_UNSTARTED,
+                runs=0,
+                was_ready=False,
+                lived_s=0.0,
+                is_replaced=False,
+                deaths_in_a_row=deaths_in_a_row,
+            )
         self._children.add(child)
         try:
             if self._is_stopping.is_set():  # told while it was being started
@@ -234,7 +249,13 @@ class Supervisor:
         tree = await asyncio.to_thread(SourceTree, self._settings.app_dir)
         while True:
             await asyncio.sleep(_WATCH_S)
-            changed = await asyncio.to_thread(tree.changed)
+            try:
+                changed = await asyncio.to_thread(tree.changed)
+            except Exception:
+                # A reload that has silently ended would make edits look as if they had no effect.
+                log.exception("whether the source has changed cannot be seen; looking again")
+                await asyncio.sleep(_LONGEST_PAUSE_S)
+                continue
             if not changed:
                 continue
             more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
@@ -273,16 +294,20 @@ class _Child:
         In a session of its own: Ctrl+C in a terminal is for the supervisor alone.
         """
         ours, theirs = socket.socketpair()
-        with theirs:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "chasquimq.cli.child",
-                str(theirs.fileno()),
-                stdin=asyncio.subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
-                start_new_session=True,
-            )
+        try:
+            with theirs:
+                process = await asyncio.create_subprocess_exec(
+                    sys.executable,
+                    "-m",
+                    "chasquimq.cli.child",
+                    str(theirs.fileno()),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    pass_fds=(theirs.fileno(),),
+                    start_new_session=True,
+                )
+        except BaseException:
+            ours.close()
+            raise
         reader, writer = await asyncio.open_connection(sock=ours)
         child = cls(process, reader, writer)
         child.order(json.dumps(settings.as_dict()))

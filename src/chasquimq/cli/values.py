@@ -51,11 +51,15 @@ def backoff(text: str) -> int | dict[str, Any]:
         spec: dict[str, Any] = parsed(text, "--backoff")
         return spec
     growing = _BACKOFF.fullmatch(text)
-    if growing is None:
-        return duration(text)
-    spec = {"kind": "exponential", "delay_ms": duration(growing["first"])}
-    if growing["most"]:
-        spec["max_delay_ms"] = duration(growing["most"])
+    try:
+        if growing is None:
+            return duration(text)
+        spec = {"kind": "exponential", "delay_ms": duration(growing["first"])}
+        if growing["most"]:
+            spec["max_delay_ms"] = duration(growing["most"])
+    except click.BadParameter:
+        msg = f"{text!r} is no backoff: write 5s, exponential:1s, exponential:1s:5m, or JSON"
+        raise click.BadParameter(msg) from None
     return spec
 
 

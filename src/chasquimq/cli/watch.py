@@ -121,7 +121,7 @@ class Film:
             f"chasqui watch {clean(self._queue)}  refresh={self._interval_ms}ms  {iso(now_ms)}  "
             "(Ctrl+C to exit)"
         )
-        columns = [f"queue: {self._queue}", f"group: {self._group}", "delta", "before"]
+        columns = [f"queue: {self._queue}", f"group: {self._group}", "delta", "history"]
         return Group(header, table(columns, body))
 
     def _delta(self, name: str) -> int | None:

@@ -9,32 +9,38 @@ from chasquimq.arguments import (
     DelayMsLike,
     MissedFiresLike,
     RepeatLike,
-    bulk_wish,
+    bulk_wishes,
+    plain_bulk,
     refuse_options,
     required_job_id,
     wish,
 )
 from chasquimq.doors.frame import Frame
 from chasquimq.doors.recurring import Recurring, SyncRecurring
-from chasquimq.engine.producing import Order, Wish
-from chasquimq.job import Job
+from chasquimq.engine import plain
+from chasquimq.engine.orders import Order, Wish
+from chasquimq.engine.plain import PlainBatch
+from chasquimq.job import Job, jobs_added
 from chasquimq.recurring import refuse_delay_of_recurring
 
 
 class _Adding(Frame):
     def _wishes(self, jobs: Sequence[Mapping[str, Any]]) -> list[Wish]:
-        return [bulk_wish(at, entry, self._defaults) for at, entry in enumerate(jobs)]
+        return bulk_wishes(jobs, self._defaults)
 
     def _job(self, order: Order, data: Any, *, is_taken: bool) -> Job:  # noqa: ANN401
-        return Job(
-            order.id,
-            order.name,
-            data,
-            0,
-            order.created_at_ms,
-            deduplicated=is_taken,
-            _queue=self._source(),
-        )
+        source = self._source()
+        return Job(order.id, order.name, data, 0, order.created_at_ms, is_taken, source)
+
+    def _plain(self, jobs: Sequence[Mapping[str, Any]]) -> PlainBatch | None:
+        """The jobs of a bulk that are plain, and few enough for one call, ready to be sent."""
+        bulk = plain_bulk(jobs, self._defaults)
+        return None if bulk is None else plain.prepared(self._producing, bulk)
+
+    def _plain_jobs(self, batch: PlainBatch, jobs: Sequence[Mapping[str, Any]]) -> list[Job]:
+        data = [entry["data"] for entry in jobs]
+        described = zip(batch.ids, batch.names, data, strict=True)
+        return jobs_added(described, batch.created_at_ms, self._source())
 
     def _jobs(
         self, added: list[tuple[Order, bool]], jobs: Sequence[Mapping[str, Any]]
@@ -99,7 +105,7 @@ class Adding(_Adding, Recurring):
             missed_fires=missed_fires,
             defaults=self._defaults,
         )
-        [(order, is_taken)] = await self._sender.add([asked])
+        order, is_taken = await self._sender.add_one(asked)
         return self._job(order, data, is_taken=is_taken)
 
     async def add_unique(  # noqa: PLR0913 -- the documented arguments
@@ -135,7 +141,11 @@ class Adding(_Adding, Recurring):
         have no `job_id` are added all or none, a thousand at a time; those with one, and jobs for
         later, may be in.
         """
-        return self._jobs(await self._sender.add(self._wishes(jobs)), jobs)
+        batch = self._plain(jobs)
+        if batch is None:
+            return self._jobs(await self._sender.add(self._wishes(jobs)), jobs)
+        await self._sender.patiently(lambda: plain.add(self._producing, batch))
+        return self._plain_jobs(batch, jobs)
 
 
 class SyncAdding(_Adding, SyncRecurring):
@@ -211,4 +221,8 @@ class SyncAdding(_Adding, SyncRecurring):
 
     def add_bulk(self, jobs: Sequence[Mapping[str, Any]]) -> list[Job]:
         """See `Queue.add_bulk`."""
-        return self._jobs(self._sender.add(self._wishes(jobs)), jobs)
+        batch = self._plain(jobs)
+        if batch is None:
+            return self._jobs(self._sender.add(self._wishes(jobs)), jobs)
+        self._sender.patiently(lambda: plain.add(self._producing, batch))
+        return self._plain_jobs(batch, jobs)

@@ -53,7 +53,10 @@ class _Browsing(Frame):
 
     def _found(self, job_id: str) -> Steps[Job | None]:
         located = yield from locate(self._producing.keys, self._group, job_id)
-        return stored_job(located, self._source())
+        job = stored_job(located, self._source())
+        if job is not None:
+            job.progress = yield from self._progress(job_id)
+        return job
 
     def _to_locate(self, job_id: str) -> Steps[JobState]:
         return self._state(required_job_id(job_id))
@@ -153,7 +156,10 @@ class Browsing(_Browsing, AsyncFrame):
         return await self._drive(self._to_count_ahead())
 
     async def get_job(self, job_id: str) -> Job | None:
-        """The job as it is stored now, or None if it is nowhere in the queue (or completed)."""
+        """The job as it is stored now, or None if it is nowhere in the queue (or completed).
+
+        Its `progress` is what its handler said last; jobs that are listed have none.
+        """
         return await self._drive(self._to_find(job_id))
 
     async def get_job_state(self, job_id: str) -> JobState:

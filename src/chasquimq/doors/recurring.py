@@ -12,6 +12,7 @@ from chasquimq.arguments import (
 )
 from chasquimq.broker.call import Steps
 from chasquimq.doors.frame import AsyncFrame, Frame, SyncFrame
+from chasquimq.given import InstantLike
 from chasquimq.job import Job
 from chasquimq.recurring import recurring_job, spec_of
 from chasquimq.wire.repeat import RepeatableMeta, RepeatableSpec
@@ -25,8 +26,8 @@ class _Recurring(Frame):
         *,
         repeat: RepeatLike,
         limit: int | None,
-        start_after_ms: int | None,
-        end_before_ms: int | None,
+        start_after_ms: InstantLike | None,
+        end_before_ms: InstantLike | None,
         attempts: int | None,
         backoff: BackoffLike | None,
         missed_fires: MissedFiresLike | None,
@@ -69,8 +70,8 @@ class Recurring(_Recurring, AsyncFrame):
         *,
         repeat: RepeatLike,
         limit: int | None = None,
-        start_after_ms: int | None = None,
-        end_before_ms: int | None = None,
+        start_after_ms: InstantLike | None = None,
+        end_before_ms: InstantLike | None = None,
         attempts: int | None = None,
         backoff: BackoffLike | None = None,
         job_id: str | None = None,
@@ -81,7 +82,8 @@ class Recurring(_Recurring, AsyncFrame):
         The key follows from the name and the pattern; storing it again replaces it and counts its
         next window anew. Each window fires once, whatever the number of workers. A fired job has
         the id `<key>@<window in epoch ms>`, with `job_id` in place of the key if there is one, and
-        takes `attempts` and `backoff` along.
+        takes `attempts` and `backoff` along. No window comes before `start_after_ms`, none after
+        `end_before_ms`: epoch milliseconds or a `datetime`, a naive one in UTC.
         """
         spec = self._spec(
             name,
@@ -131,8 +133,8 @@ class SyncRecurring(_Recurring, SyncFrame):
         *,
         repeat: RepeatLike,
         limit: int | None = None,
-        start_after_ms: int | None = None,
-        end_before_ms: int | None = None,
+        start_after_ms: InstantLike | None = None,
+        end_before_ms: InstantLike | None = None,
         attempts: int | None = None,
         backoff: BackoffLike | None = None,
         job_id: str | None = None,

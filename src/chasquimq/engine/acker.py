@@ -1,14 +1,17 @@
 """Gathers acknowledgements of completed deliveries and flushes them, with results and events."""
 
 import logging
+from collections import deque
+from collections.abc import Sequence
 
 from chasquimq.broker import stream
 from chasquimq.broker.connection import Connection
-from chasquimq.broker.stream import Completion, ResultKeeping, Started, Telling
+from chasquimq.broker.stream import CompletionRow, ResultKeeping, StartedRow, Telling
 from chasquimq.clock import Clock
 from chasquimq.config import ConsumerConfig
 from chasquimq.engine.gatherer import Gatherer
 from chasquimq.engine.leases import Leases
+from chasquimq.engine.portions import SETTLED_BYTES, portions
 from chasquimq.engine.teller import Teller
 from chasquimq.errors import ChasquiError
 from chasquimq.wire.keys import QueueKeys
@@ -41,16 +44,14 @@ class Acker:
         self._clock = clock
         self._events_cap = config.events_max_stream_len if config.events_enabled else 0
         self._keeping = result_keeping(config)
-        self.gatherer: Gatherer[Completion] = Gatherer(
+        self.gatherer: Gatherer[CompletionRow] = Gatherer(
             "acker", self._flush, most=config.ack_batch, flights=_FLIGHTS
         )
         teller.gatherer.rides_with = self.gatherer
 
-    def add(self, completion: Completion) -> None:
-        """Acknowledge with the next batch."""
-        self.gatherer.add(completion)
-
-    async def _complete(self, batch: list[Completion], started: list[Started]) -> list[bool]:
+    async def _complete(
+        self, batch: Sequence[CompletionRow], started: list[StartedRow]
+    ) -> list[bool]:
         server = self._connection.server or await self._connection.ready()
         return await self._connection.run(
             stream.complete(
@@ -64,24 +65,49 @@ class Acker:
             )
         )
 
-    async def _flush(self, batch: list[Completion]) -> None:
-        started = await self._teller.take_started()  # `active` comes before `completed`
+    async def _flush(self, batch: list[CompletionRow]) -> None:
+        left = deque(in_portions(batch))
         try:
+            while left:
+                await self._settle(left[0])
+                left.popleft()
+        finally:
+            # Of what is cut off here nobody else knows: held on to, it would be renewed for ever.
+            for portion in left:
+                self._give_up(portion)
+
+    async def _settle(self, batch: Sequence[CompletionRow]) -> None:
+        try:
+            started = await self._teller.take_started()  # `active` comes before `completed`
             removed = await self.gatherer.insist(lambda: self._complete(batch, started))
-            late = removed.count(False)
-            if late:
-                log.info("%d completed jobs had been settled by another worker", late,
-                         extra={"queue": self._keys.name})  # fmt: skip
         except ChasquiError as error:
+            self._give_up(batch)
             log.error(  # noqa: TRY400 -- the error says it all
                 "%d completed jobs could not be acknowledged and will run again: %s",
                 len(batch), error, extra={"queue": self._keys.name},
             )  # fmt: skip
-            for each in batch:
-                self._leases.give_up(each.entry_id)
-        finally:
-            for each in batch:
-                self._leases.drop(each.entry_id)
+            return
+        entry_ids = [each[0] for each in batch]
+        if late := removed.count(False):
+            log.info("%d completed jobs had been settled by another worker", late,
+                     extra={"queue": self._keys.name})  # fmt: skip
+            self._leases.drop(entry_ids)
+            entry_ids = [each for each, was_there in zip(entry_ids, removed, strict=True)
+                         if was_there]  # fmt: skip
+        self._leases.settle(entry_ids)
+
+    def _give_up(self, batch: Sequence[CompletionRow]) -> None:
+        for each in batch:
+            self._leases.give_up(each[0])
+
+
+def in_portions(batch: Sequence[CompletionRow]) -> list[Sequence[CompletionRow]]:
+    """A batch cut where its values are large: they travel as one argument."""
+    sizes = [len(each[5]) if each[5] else 0 for each in batch]
+    if sum(sizes) <= SETTLED_BYTES:
+        return [batch]
+    parts = portions(range(len(batch)), len(batch), sizes, most_bytes=SETTLED_BYTES)
+    return [[batch[at] for at in part] for part in parts]
 
 
 def result_keeping(config: ConsumerConfig) -> ResultKeeping:

@@ -4,11 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, islice, takewhile
 
-from chasquimq.engine.cron import parse_cron
-from chasquimq.wire.repeat import MissedFiresPolicy, RepeatableSpec, RepeatPattern
-
-SHORTEST_INTERVAL_MS = 100
-"""Below this a fire costs more than it is worth."""
+from chasquimq.engine.cron import parse_cron, portable
+from chasquimq.wire.repeat import (
+    SHORTEST_INTERVAL_MS,
+    MissedFiresPolicy,
+    RepeatableSpec,
+    RepeatPattern,
+)
 
 MOST_FIRES_AT_ONCE = 1_000
 """Windows that one step makes up for; the rest follow in the next."""
@@ -36,6 +38,13 @@ def check_pattern(pattern: RepeatPattern) -> None:
         raise ValueError(msg)
 
 
+def as_stored(pattern: RepeatPattern) -> RepeatPattern:
+    """The same windows, said so that the reference engine's scheduler can fire them too."""
+    if pattern.kind != "cron":
+        return pattern
+    return RepeatPattern("cron", *portable(pattern.expression or "", pattern.tz))
+
+
 def first_fire(spec: RepeatableSpec, now_ms: int) -> int:
     """When a new spec fires for the first time; `ValueError` if it never would."""
     check_pattern(spec.pattern)
@@ -61,7 +70,8 @@ def next_after(pattern: RepeatPattern, moment_ms: int) -> int | None:
 def windows_after(pattern: RepeatPattern, moment_ms: int) -> Iterator[int]:
     """All windows after an instant. For an interval that instant is itself a window."""
     if pattern.kind == "cron":
-        yield from parse_cron(pattern.expression or "", pattern.tz).fires_after(moment_ms)
+        cron = parse_cron(pattern.expression or "", pattern.tz, is_stored=True)
+        yield from cron.fires_after(moment_ms)
         return
     interval_ms = pattern.interval_ms or 1
     while True:

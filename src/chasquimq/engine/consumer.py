@@ -5,6 +5,7 @@ functions in threads, stops on signals. A consumer does none of that, and costs 
 """
 
 import asyncio
+import functools
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -16,6 +17,7 @@ from chasquimq.broker.options import CredentialProvider
 from chasquimq.config import ConsumerConfig, RetryConfig, ttl_secs
 from chasquimq.engine.admission import Run
 from chasquimq.engine.crew import Crew
+from chasquimq.engine.executor import Executor
 from chasquimq.engine.executor import Handler as CrewHandler
 from chasquimq.engine.job import Job
 from chasquimq.engine.runnable import Runnable
@@ -118,7 +120,8 @@ class Consumer(Runnable[ConsumerConfig]):
 
         async def work(stop: asyncio.Event) -> None:
             adapter = _adapter(handler, keeps_results=self._config.store_results)
-            await Crew(self._target, self._config, adapter, options=self._options).run(stop)
+            make = functools.partial(Executor, adapter)
+            await Crew(self._target, self._config, make, options=self._options).run(stop)
 
         await self._run(work, shutdown)
 

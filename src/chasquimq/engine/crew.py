@@ -19,7 +19,6 @@ from chasquimq.clock import SYSTEM_CLOCK, Clock
 from chasquimq.config import ConsumerConfig
 from chasquimq.engine.acker import Acker
 from chasquimq.engine.admission import NO_NAMES, Run
-from chasquimq.engine.executor import Executor, Handler
 from chasquimq.engine.gate import Gate, Tell, tell_nobody
 from chasquimq.engine.intake import MakeIntake, intake
 from chasquimq.engine.leases import Leases
@@ -31,6 +30,7 @@ from chasquimq.engine.role import Role
 from chasquimq.engine.scheduler import SchedulerRole
 from chasquimq.engine.scribe import Scribe
 from chasquimq.engine.settlement import Settlement
+from chasquimq.engine.slots import MakeSlots, Slots
 from chasquimq.engine.teller import Teller
 from chasquimq.errors import ChasquiError
 from chasquimq.metrics import NO_METRICS
@@ -58,7 +58,7 @@ class Crew:
         self,
         target: Target,
         config: ConsumerConfig,
-        handler: Handler,
+        make_slots: MakeSlots,
         *,
         options: ConnectionOptions | None = None,
         clock: Clock = SYSTEM_CLOCK,
@@ -69,9 +69,9 @@ class Crew:
     ) -> None:
         """Build the roles; nothing is connected before `run`. Needs a running event loop.
 
-        `tell` is told of what listeners may want to know: an event's name, then its arguments.
-        `make_intake` says how entries are taken, `retry_by_name` what the jobs of a name use where
-        they bring nothing of their own.
+        `make_slots` says how jobs are run, `make_intake` how they are taken, `retry_by_name` what
+        those of a name use where they bring nothing of their own. `tell` is told of what listeners
+        may want to know: an event's name, then its arguments.
         """
         options = options or ConnectionOptions()
         keys = QueueKeys(config.queue_name)
@@ -96,13 +96,7 @@ class Crew:
             most=max(config.retry_inflight, config.dlq_inflight),
         )
         settlement = self._settlement(chance or random.Random())  # noqa: S311 -- jitter
-        self._executor = Executor(
-            handler,
-            concurrency=config.concurrency,
-            clock=clock,
-            begin=self._begin,
-            on_outcome=settlement.settle,
-        )
+        self._executor = self._made_slots(make_slots, settlement)
         self._reader = self._made_reader(settlement, make_intake, retry_by_name)
         self._promoter = PromoterRole(self._main.sibling(), config.promoter())
         self._leaders: list[PromoterRole | SchedulerRole] = []
@@ -138,11 +132,22 @@ class Crew:
         return Settlement(
             self._keys,
             self._config,
-            acker=self._acker,
+            acker=self._acker.gatherer,
             relocator=self._relocator,
             teller=self._teller,
             clock=self._clock,
             chance=chance,
+        )
+
+    def _made_slots(self, make: MakeSlots, settlement: Settlement) -> Slots:
+        return make(
+            concurrency=self._config.concurrency,
+            clock=self._clock,
+            is_sure=self._leases.is_sure,
+            on_doubt=self._doubt,
+            on_begin=self._teller.active if self._config.events_enabled else None,
+            on_outcome=settlement.settle,
+            on_slip=lambda run: self._leases.give_up(run.delivery.entry_id),
         )
 
     def _made_reader(
@@ -166,19 +171,15 @@ class Crew:
             retry_by_name=retry_by_name,
         )
 
-    def _begin(self, run: Run, now_us: int) -> bool:
-        """Whether a run may begin now. Else it begins when the server says that it is still ours.
+    def _doubt(self, run: Run) -> None:
+        """Let a run begin when the server says that it is still ours.
 
         A worker that stood still, or was cut off, for a lease wakes up with jobs that it had read
         and not begun, and that others have begun meanwhile.
         """
-        if self._leases.is_sure(run.delivery.entry_id, now_us):
-            self._teller.active(run)
-            return True
         if doubt := self._beside(self._reader.confirm(run, self._main), name="doubt"):
             self._doubts.add(doubt)
             doubt.add_done_callback(self._doubts.discard)
-        return False
 
     def _scheduler(self) -> SchedulerRole:
         config = replace(self._config.scheduler, queue_name=self._config.queue_name)
@@ -383,9 +384,8 @@ class Crew:
     async def _hand_back(self, deliveries: list[Delivery]) -> None:
         if not deliveries:
             return
-        for each in deliveries:
-            # Before, not after: a renewal in between would make them look busy for a whole lease.
-            self._leases.drop(each.entry_id)
+        # Before, not after: a renewal in between would make them look busy for a whole lease.
+        self._leases.drop(each.entry_id for each in deliveries)
         try:
             async with self._within(_FAREWELL_S):
                 await self._main.run(self._reader.hand_back_call(deliveries))

@@ -2,19 +2,19 @@
 
 `cronsim` gives 5 and 6 fields, names, `L`, `#` and Debian's rules for changes of the clock, which
 are ours: a fixed time that falls into the gap fires at its end, one that comes twice fires the
-first time, and patterns that repeat by the hour or the minute go on through both passes. Added
-here: nicknames, `?`, a year as seventh field, fixed offsets, and the same rules for fixed times
-with seconds.
+first time, and patterns that repeat by the hour or the minute go on through both passes. A time is
+fixed if neither its hour nor its minute begins with `*`. Added here: nicknames, `?`, `FRI#L`, empty
+items in lists, a year as seventh field, fixed offsets, and the same rules for times with seconds.
 
 Both days restricted means either, as in cron; a field that starts with `*` is not a restriction.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from cronsim import CronSim, CronSimError
 
@@ -27,7 +27,14 @@ _NICKNAMES = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-_OFFSET = re.compile(r"^([+-])(\d{2}):?(\d{2})$")
+_DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
+_OFFSET = re.compile(r"^([+-])(\d{1,2}(?=:)|\d{2}):?(\d{2})$", re.ASCII)
+# What zone files hold besides IANA's names; it means another time on another machine, or leap
+# seconds.
+_NO_ZONES = re.compile(r"(posix|right)/|(localtime|posixrules|Factory)$")
+# What cronsim takes and the reference engine does not: that one forgets specs it cannot read.
+_OURS_ALONE = re.compile(r"(^|,)(LW|L/|\*,)|,\*$")
+_YEARS = re.compile(r"(\*|\d{1,4})(?:-(\d{1,4}))?(?:/0*(\d{1,4}))?", re.ASCII)
 _FEWEST_FIELDS = 5
 _FIELDS = ("second", "minute", "hour", "day of month", "month", "day of week", "year")
 _LAST_YEAR = 5_000
@@ -75,21 +82,28 @@ class Cron:
         if len(self.parts) == _FEWEST_FIELDS or not self._is_fixed_time():
             yield from CronSim(" ".join(self.parts), start)
             return
-        # cronsim minds the clock change for five fields only: let it find the minute, add the
-        # second.
-        second = timedelta(seconds=int(self.parts[0]))
-        hour, minute = int(self.parts[2]), int(self.parts[1])
-        for moment in CronSim(" ".join(self.parts[1:]), start - second):
-            is_snapped = (moment.hour, moment.minute) != (hour, minute)
-            yield moment if is_snapped else moment + second
+        # cronsim minds the clock change for five fields only: let it find the minutes, add the
+        # seconds. What it moved to the end of the gap has none, and fires once.
+        seconds = sorted(CronSim(" ".join(self.parts), _SOME_TIME).seconds)
+        minutes = CronSim(" ".join(self.parts[1:]), start.replace(second=0) - timedelta(seconds=1))
+        for minute in minutes:
+            is_moved = minute.hour not in minutes.hours or minute.minute not in minutes.minutes
+            for second in (0,) if is_moved else seconds:
+                moment = minute + timedelta(seconds=second)
+                if moment > start:
+                    yield moment
 
     def _is_fixed_time(self) -> bool:
-        return all(part.isdigit() for part in self.parts[:3])
+        """Whether it names its hours and minutes; as in cronsim, seconds have no say in it."""
+        return not any(part.startswith("*") for part in self.parts[1:3])
 
 
 @lru_cache(maxsize=1_024)
-def parse_cron(expression: str, tz: str | None) -> Cron:
-    """Check an expression and a zone; `ValueError` names the part that is wrong and the remedy."""
+def parse_cron(expression: str, tz: str | None, *, is_stored: bool = False) -> Cron:
+    """Check an expression and a zone; `ValueError` names the part that is wrong and the remedy.
+
+    What the reference engine would forget is wrong, too, but not of one that `is_stored` already.
+    """
     text = expression.strip()
     if text.startswith("@"):
         try:
@@ -110,15 +124,26 @@ def parse_cron(expression: str, tz: str | None) -> Cron:
         if parts[position] == "?":
             parts[position] = "*"
     parts[weekday] = parts[weekday].replace("-SUN", "-7")
-    cron = Cron(expression, parse_zone(tz), tuple(parts), years)
-    _check(cron)
+    parts = [_spelled(part, is_weekday=at == weekday) for at, part in enumerate(parts)]
+    cron = Cron(expression, parse_zone(tz, is_stored=is_stored), tuple(parts), years)
+    _check(cron, is_stored=is_stored)
     return cron
 
 
+def portable(expression: str, tz: str | None) -> tuple[str, str | None]:
+    """The same fires in words that the reference engine knows; it forgets specs it cannot read."""
+    if expression.strip().lower() == "@midnight":
+        expression = _NICKNAMES["@midnight"]
+    # The last Sunday is 0L there, and 7L no day at all.
+    expression = re.sub(r"\b7(#?)L\b", r"0\1L", expression, flags=re.IGNORECASE)
+    return expression, "Z" if tz is not None and tz.strip() in ("Z", "z") else tz
+
+
 @lru_cache(maxsize=1_024)
-def parse_zone(tz: str | None) -> tzinfo:
+def parse_zone(tz: str | None, *, is_stored: bool = False) -> tzinfo:
     """UTC for None, '', 'UTC' and 'Z'; an offset such as '+05:30'; else an IANA name."""
-    if tz is None or tz.upper() in ("", "UTC", "Z"):
+    tz = (tz or "").strip()
+    if tz.upper() in ("", "UTC", "Z"):
         return UTC
     if match := _OFFSET.match(tz):
         hours, minutes = int(match[2]), int(match[3])
@@ -126,42 +151,66 @@ def parse_zone(tz: str | None) -> tzinfo:
             span = timedelta(hours=hours, minutes=minutes)
             return timezone(-span if match[1] == "-" else span)
     try:
-        return ZoneInfo(tz)
+        if is_stored or not _NO_ZONES.match(tz):
+            return ZoneInfo(tz)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        msg = f"time zone {tz!r} is unknown: use UTC, an offset such as +05:30, or an IANA name"
-        raise ValueError(msg) from None
+        pass
+    meant = [name for name in available_timezones() if name.lower() == tz.lower() and name != tz]
+    remedy = "use UTC, an offset such as +05:30, or an IANA name"
+    msg = f"time zone {tz!r} is unknown: {f'did you mean {meant[0]}?' if meant else remedy}"
+    raise ValueError(msg)
 
 
-def _check(cron: Cron) -> None:
-    """Find out, field by field, which one cronsim does not take."""
+def _spelled(part: str, *, is_weekday: bool) -> str:
+    """A field as cronsim wants it: no empty items, `5L` for `5#L` and `FRIL`, `6` for `6-6/2`."""
+    items = []
+    for item in filter(None, part.split(",")):
+        if is_weekday and (last := re.fullmatch(r"(\w{1,3})#?L", item)):
+            day = last[1]
+            items.append(f"{_DAYS.index(day) if day in _DAYS else day}L")
+        else:
+            items.append(re.sub(r"^(\w+)-\1/0*[1-9]\d*$", r"\1", item))
+    return ",".join(items) or part
+
+
+def _check(cron: Cron, *, is_stored: bool) -> None:
+    """Find out, field by field, which one cannot be taken."""
+    names = _FIELDS[1:6] if len(cron.parts) == _FEWEST_FIELDS else _FIELDS[:6]
     try:
-        CronSim(" ".join(cron.parts), _SOME_TIME)
+        _check_fields(cron.parts, is_stored=is_stored)
     except CronSimError as error:
-        names = _FIELDS[1:6] if len(cron.parts) == _FEWEST_FIELDS else _FIELDS[:6]
         for position, (name, part) in enumerate(zip(names, cron.parts, strict=True)):
             alone = ["*"] * len(cron.parts)
             alone[position] = part
             try:
-                CronSim(" ".join(alone), _SOME_TIME)
+                _check_fields(alone, is_stored=is_stored)
             except CronSimError:
                 msg = f"cron expression {cron.expression!r}: {part!r} is not a valid {name}"
+                if len(cron.expression.split()) == _FEWEST_FIELDS + 1:
+                    msg += ": with 6 fields the first is the second"
                 raise ValueError(msg) from None
         msg = f"cron expression {cron.expression!r} never matches: {error}"
         raise ValueError(msg) from None
 
 
+def _check_fields(parts: Sequence[str], *, is_stored: bool) -> None:
+    if not is_stored and any(_OURS_ALONE.search(part) for part in parts):
+        raise CronSimError
+    CronSim(" ".join(parts), _SOME_TIME)
+
+
 def _years(part: str) -> frozenset[int] | None:
-    if part in ("*", "?"):
+    if part == "*":
         return None
     years: set[int] = set()
-    for item in part.split(","):
-        match = re.fullmatch(r"(\*|\d{1,4})(?:-(\d{1,4}))?(?:/(\d{1,4}))?", item)
+    for item in filter(None, part.split(",")):
+        match = _YEARS.fullmatch(item)
         first = 1 if match and match[1] == "*" else int(match[1]) if match else 0
-        if match is None or not first or (match[3] is not None and int(match[3]) == 0):
+        is_open = match is not None and (match[1] == "*" or match[3] is not None)
+        last = int(match[2]) if match and match[2] else _LAST_YEAR if is_open else first
+        if match is None or match[3] == "0" or not 0 < first <= _LAST_YEAR >= last:
             msg = f"cron year {part!r} is not valid: use years, ranges, lists up to {_LAST_YEAR}"
             raise ValueError(msg)
-        is_open = match[1] == "*" or match[3] is not None
-        last = int(match[2]) if match[2] else _LAST_YEAR if is_open else first
         years.update(range(first, last + 1, int(match[3] or 1)))
     if not years:
         msg = f"cron year {part!r} is an empty range: put the earlier year first"

@@ -48,7 +48,8 @@ class Gatherer(Generic[T]):
         self._flights = flights
         self.rides_with: Gatherer[Any] | None = None
         """Another one that takes our items along (`take_all`) with what it sends itself."""
-        self._items: deque[T] = deque()
+        self.items: deque[T] = deque()
+        """What waits for a flight; others only look."""
         self._idle: deque[asyncio.Future[None]] = deque()
         self._tasks: list[asyncio.Task[None]] = []
         self._hurried: set[asyncio.Task[None]] = set()
@@ -56,15 +57,15 @@ class Gatherer(Generic[T]):
 
     def __repr__(self) -> str:
         """Show how much waits."""
-        return f"<Gatherer {self._name}, {len(self._items)} waiting>"
+        return f"<Gatherer {self._name}, {len(self.items)} waiting>"
 
     def __len__(self) -> int:
         """How many items wait for a flight."""
-        return len(self._items)
+        return len(self.items)
 
     def add(self, item: T) -> None:
         """Take an item; it leaves with all others of this turn."""
-        self._items.append(item)
+        self.items.append(item)
         if self._idle:
             waiter = self._idle.popleft()
             if not waiter.done():
@@ -72,8 +73,8 @@ class Gatherer(Generic[T]):
 
     def take_all(self) -> list[T]:
         """Take what waits, to send it some other way."""
-        batch = list(self._items)
-        self._items.clear()
+        batch = list(self.items)
+        self.items.clear()
         return batch
 
     def start(self) -> None:
@@ -91,7 +92,7 @@ class Gatherer(Generic[T]):
 
         For those who are about to write, over the same connection, what must come after it.
         """
-        if self._items:
+        if self.items:
             batch = self.take_all()
             task = asyncio.get_running_loop().create_task(self._send(batch))
             self._hurried.add(task)
@@ -133,7 +134,7 @@ class Gatherer(Generic[T]):
         self._tasks = []
 
     async def _fly(self) -> None:
-        items = self._items
+        items = self.items
         while True:
             while not items or self._is_taken_along():
                 if self._is_ending:
@@ -160,5 +161,8 @@ class Gatherer(Generic[T]):
     async def _send(self, batch: list[T]) -> None:
         try:
             await self._flush(batch)
-        except Exception:
+        except (Exception, asyncio.CancelledError) as error:
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise  # we were cut; else something was cancelled inside, and the flight goes on
             log.exception("%s: a batch of %d was not written", self._name, len(batch))

@@ -8,10 +8,11 @@ but an entry in a dict.
 
 import logging
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from chasquimq.broker import stream
+from chasquimq.broker.stream import Delivery
 from chasquimq.clock import Clock
 from chasquimq.errors import ChasquiError
 
@@ -58,6 +59,7 @@ class Leases:
         self._held: dict[bytes, list[int]] = {}
         # Of the event loop alone.
         self._given_up: set[bytes] = set()
+        self._settled: set[bytes] = set()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self.renewals = 0
@@ -80,6 +82,28 @@ class Leases:
         self._given_up.discard(entry_id)
         self._held[entry_id] = [self._clock.monotonic_us() if at_us is None else at_us, _OURS]
 
+    def take_all(self, deliveries: Sequence[Delivery], at_us: int) -> list[Delivery]:
+        """What a read brought is ours; return those of it that are to begin.
+
+        Not those in hand: our own lease ran out, or came back to us from a worker that died, while
+        the job still runs here, and it is not run beside itself. Nor those that ended here since
+        the read was sent. After a time without the server a read may be given what our lease has
+        run out on, right before the server hears how it ended; and its reply may be looked at after
+        that answer.
+        """
+        held, settled, given_up = self._held, self._settled, self._given_up
+        fresh = []
+        for delivery in deliveries:
+            entry_id = delivery.entry_id
+            if settled and entry_id in settled:
+                continue
+            if entry_id not in held:
+                fresh.append(delivery)
+            held[entry_id] = [at_us, _OURS]
+            if given_up:
+                given_up.discard(entry_id)
+        return fresh
+
     def claim_on(self, entry_id: bytes) -> object:
         """What stands for the delivery while it is in hand: another, once it was taken again."""
         return self._held.get(entry_id)
@@ -89,9 +113,20 @@ class Leases:
         cell = self._held.get(entry_id)
         return cell is not None and cell[1] == _OURS and now_us - cell[0] < self._sure_us
 
-    def drop(self, entry_id: bytes) -> None:
-        """A delivery was settled or handed back: let its lease run out."""
-        self._held.pop(entry_id, None)
+    def drop(self, entry_ids: Iterable[bytes]) -> None:
+        """Deliveries were handed back, or settled by another: let their leases run out."""
+        pop = self._held.pop
+        for entry_id in entry_ids:
+            pop(entry_id, None)
+
+    def settle(self, entry_ids: Collection[bytes]) -> None:
+        """Deliveries were settled by us, and their entries are gone."""
+        self.drop(entry_ids)
+        self._settled.update(entry_ids)
+
+    def forget_settled(self) -> None:
+        """A read is about to be sent: what is gone before cannot be in its reply."""
+        self._settled.clear()
 
     def give_up(self, entry_id: bytes) -> None:
         """A delivery whose run is over could not be settled: it comes back when its lease is out.
@@ -99,7 +134,7 @@ class Leases:
         Until then it is pending under our name and not in hand, as what a lost reply held is; but
         it has had its run.
         """
-        self.drop(entry_id)
+        self.drop((entry_id,))
         if len(self._given_up) >= _MOST_GIVEN_UP:
             self._given_up.pop()  # a run that is not counted, at worst
         self._given_up.add(entry_id)
@@ -172,3 +207,8 @@ class Leases:
                 if not self._stop.is_set():
                     log.warning("leases could not be renewed: %s", error,
                                 extra={"queue": self._keys.name})  # fmt: skip
+            except BaseException:
+                # Nobody would see the thread end, and every job that takes longer than its lease
+                # would be run once more, by another worker, while it runs here.
+                log.exception("leases could not be renewed; trying again",
+                              extra={"queue": self._keys.name})  # fmt: skip

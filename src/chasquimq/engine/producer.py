@@ -14,7 +14,7 @@ from chasquimq.broker.options import ConnectionOptions, CredentialProvider
 from chasquimq.broker.url import parse_url
 from chasquimq.config import Overflow, ProducerConfig
 from chasquimq.engine.options import AddOptions, JobId, OptionsLike
-from chasquimq.engine.producing import Wish
+from chasquimq.engine.orders import Wish
 from chasquimq.engine.repeatable import RepeatableSpec, SpecLike
 from chasquimq.engine.sender import Sender
 from chasquimq.errors import ConfigError

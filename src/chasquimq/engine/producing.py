@@ -4,10 +4,11 @@
 connection.
 """
 
+import math
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from chasquimq.broker import delayed, events, results, stream, traces
 from chasquimq.broker.call import Call, Steps, together
@@ -20,69 +21,32 @@ from chasquimq.config import TRACE_TTL_SECS, UNIQUE_GRACE_SECS, ProducerConfig
 from chasquimq.engine.clearing import Clearing
 from chasquimq.engine.letters import Letters
 from chasquimq.engine.limits import SURELY_SHORT, check_delay, check_id, check_name, check_size
+from chasquimq.engine.orders import NOTHING_MORE, Order, Wish, usual_orders
 from chasquimq.engine.outcomes import JobResult, OutcomeStatus, WaitedJob, conclude
+from chasquimq.engine.portions import CHUNK, portions
 from chasquimq.engine.repeating import Repeating
 from chasquimq.engine.upkeep import Upkeep
 from chasquimq.errors import QueueFullError
 from chasquimq.wire.entry import DeadLetter
-from chasquimq.wire.envelope import encode_with_retry
+from chasquimq.wire.envelope import encode_job, encode_with_retry
 from chasquimq.wire.event import QueueEvent
 from chasquimq.wire.ids import StreamId, ulid, ulid_time_ms, ulids
 from chasquimq.wire.keys import QueueKeys
-from chasquimq.wire.retry import RetryOverride
 
 T = TypeVar("T")
 
 # Below this many entries a limit is checked exactly, by the script, on every add.
 _SMALL_LIMIT = 10_000
+# From here on the free part is more than all producers together add in half a second.
+_LARGE_LIMIT = 500_000
 # Adds may skip the check while the depth we last saw is fresh and leaves this part of the limit
 # free.
 _FREE_PART = 0.2
 _FRESH_US = 1_000_000
-# Jobs in one script call: long enough to be cheap, short enough not to hold the server up.
-_CHUNK = 1_000
-_CHUNK_BYTES = 8 << 20
 _PAGE = 500
 # How many events, from about a job's birth on, are looked through for it.
 _EVENTS_BACK = 2_000
 _CLOCK_SKEW_MS = 1_000
-
-
-class Order(NamedTuple):
-    """A job that has been checked and wrapped, and the road it takes."""
-
-    id: str
-    name: str
-    envelope: bytes
-    created_at_ms: int
-    is_unique: bool = False
-    delay_ms: int = 0
-    run_at_ms: int | None = None
-    trace: bytes | None = None
-    """What it carries of the trace in which it is added."""
-
-    @property
-    def is_delayed(self) -> bool:
-        """Whether it goes to the delayed set."""
-        return self.delay_ms > 0 or self.run_at_ms is not None
-
-    @property
-    def delay_secs(self) -> int:
-        """How long it waits for its time, about."""
-        if self.run_at_ms is not None:
-            return max(0, self.run_at_ms - self.created_at_ms) // 1_000
-        return self.delay_ms // 1_000
-
-
-class Wish(NamedTuple):
-    """What a caller asks for: the packed data and how it should be run."""
-
-    name: str
-    payload: bytes
-    job_id: str | None = None
-    retry: RetryOverride | None = None
-    delay_ms: int = 0
-    run_at_ms: int | None = None
 
 
 class Producing:
@@ -96,7 +60,7 @@ class Producing:
         self.server: ServerInfo | None = None
         self.is_traced = False
         """Whether orders may carry traces; set by whoever has a tracer."""
-        self._clock = clock
+        self.clock = clock
         self._ring = Ring(self.producer_id)
         self.letters = Letters(self.keys)
         self.repeating = Repeating(self.keys, clock, self._ring)
@@ -108,9 +72,25 @@ class Producing:
 
     def prepare(self, wishes: Sequence[Wish]) -> list[Order]:
         """Check and wrap every wish before anything is sent; the first bad one raises."""
-        now_ms = self._clock.now_ms()
-        fresh_ids = iter([ulid(now_ms)] if len(wishes) == 1 else ulids(now_ms, len(wishes)))
-        return [self._order(wish, next(fresh_ids), now_ms) for wish in wishes]
+        if len(wishes) == 1:
+            return [self.order(wishes[0])]
+        now_ms = self.clock.now_ms()
+        fresh_ids = ulids(now_ms, len(wishes))
+        usual = usual_orders(wishes, fresh_ids, now_ms, most_bytes=self.config.max_payload_bytes)
+        if usual is not None:
+            return usual
+        pairs = zip(wishes, fresh_ids, strict=True)
+        return [self._order(wish, fresh_id, now_ms) for wish, fresh_id in pairs]
+
+    def order(self, wish: Wish) -> Order:
+        """Check and wrap one wish."""
+        now_ms = self.clock.now_ms()
+        job_id = ulid(now_ms)
+        if wish[2:] == NOTHING_MORE and len(wish.name) <= SURELY_SHORT:
+            envelope = encode_job(job_id, wish.payload, now_ms)
+            if len(envelope) <= self.config.max_payload_bytes:
+                return Order(job_id, wish.name, envelope, now_ms)
+        return self._order(wish, job_id, now_ms)
 
     def _order(self, wish: Wish, fresh_id: str, now_ms: int) -> Order:
         if len(wish.name) > SURELY_SHORT:
@@ -159,11 +139,16 @@ class Producing:
                 _new_job(orders[0]),
                 producer_id=self.producer_id,
                 telling=self._telling(),
+                counting=self._must_count(),
             )
-        else:
-            call = self._add_call(orders, whole=False)
-        added: Added = yield self._carrying(orders, call)
-        self._note_depth(added)
+            counted: Added | None = yield self._carrying(orders, call)
+            if counted is None:
+                self._depth += 1  # at least by us
+            else:
+                self.note_depth(counted)
+            return 1
+        added: Added = yield self._carrying(orders, self.add_call(_flat(orders), whole=False))
+        self.note_depth(added)
         return added.count
 
     def full(self, wanted: int) -> QueueFullError:
@@ -253,9 +238,9 @@ class Producing:
         before anything is sent; only adds of others in that very moment can then split them.
         """
         sizes = [len(order.envelope) for order in orders]
-        parts = _parts(fresh, _CHUNK, sizes)
-        parts += _parts(unique, _PAGE, sizes)
-        parts += _parts(later, _PAGE, sizes)
+        parts = portions(fresh, CHUNK, sizes)
+        parts += portions(unique, _PAGE, sizes)
+        parts += portions(later, _PAGE, sizes)
         if not parts:
             return
         if len(fresh) > len(parts[0]) and self._is_near_cap(len(fresh)):
@@ -273,7 +258,7 @@ class Producing:
 
     def _check_room(self, wanted: int) -> Steps[None]:
         depth: int = yield stream.depth(self.keys)
-        self._note_depth(Added(0, depth))
+        self.note_depth(Added(0, depth))
         if not self._capacity.trim and depth + wanted > self.config.max_stream_len:
             raise self.full(wanted)
 
@@ -282,7 +267,7 @@ class Producing:
             return self._carrying(orders, self._later_call(orders))
         if orders[0].is_unique:
             return self._carrying(orders, self._unique_call(orders))
-        return self._carrying(orders, self._add_call(orders, whole=True))
+        return self._carrying(orders, self.add_call(_flat(orders), whole=True))
 
     def _carrying(self, orders: Sequence[Order], add: Call[T]) -> Call[T]:
         if not self.is_traced:
@@ -298,13 +283,14 @@ class Producing:
         """One character an order, as the scripts for unique and delayed jobs give it."""
         if isinstance(answer, str):
             return answer
-        self._note_depth(answer)
+        self.note_depth(answer)
         return ("1" if answer.count == wanted else "F") * wanted
 
-    def _add_call(self, orders: Sequence[Order], *, whole: bool) -> Call[Added]:
+    def add_call(self, jobs: list[str | bytes], *, whole: bool) -> Call[Added]:
+        """Add jobs for now, given as `stream.add` takes them."""
         return stream.add(
             self.keys,
-            [_new_job(order) for order in orders],
+            jobs,
             ticket=self._ring.ticket(),
             capacity=self._capacity,
             telling=self._telling(),
@@ -335,7 +321,7 @@ class Producing:
 
     def _telling(self) -> Telling:
         cap = self.config.events_max_stream_len if self.config.events_enabled else 0
-        return Telling(self._clock.now_ms(), cap)
+        return Telling(self.clock.now_ms(), cap)
 
     def _can_add_directly(self) -> bool:
         # The direct add does not trim; the script does.
@@ -353,29 +339,29 @@ class Producing:
         limit = self.config.max_stream_len
         if self._capacity.trim:
             return False
-        if limit < _SMALL_LIMIT or self._depth_seen_us is None:
-            return True
-        if self._clock.monotonic_us() - self._depth_seen_us > _FRESH_US:
+        if limit < _SMALL_LIMIT or self._seen_us_ago() > _FRESH_US:
             return True
         return self._depth + wanted > limit * (1 - _FREE_PART)
 
-    def _note_depth(self, added: Added) -> None:
+    def _must_count(self) -> bool:
+        """Whether a single add asks for the depth: seldom, where no burst of others is too much."""
+        is_large = self.config.max_stream_len >= _LARGE_LIMIT
+        return not is_large or self._seen_us_ago() > _FRESH_US // 2
+
+    def _seen_us_ago(self) -> float:
+        """For how long the depth was not looked at."""
+        seen_us = self._depth_seen_us
+        return math.inf if seen_us is None else self.clock.monotonic_us() - seen_us
+
+    def note_depth(self, added: Added) -> None:
+        """Remember how deep the stream was, and when."""
         self._depth = added.depth
-        self._depth_seen_us = self._clock.monotonic_us()
+        self._depth_seen_us = self.clock.monotonic_us()
+
+
+def _flat(orders: Sequence[Order]) -> list[str | bytes]:
+    return [part for order in orders for part in (order.id, order.envelope, order.name)]
 
 
 def _new_job(order: Order) -> NewJob:
     return NewJob(order.id, order.envelope, order.name)
-
-
-def _parts(positions: list[int], most: int, sizes: list[int]) -> list[list[int]]:
-    """Positions in parts of at most `most` jobs and about `_CHUNK_BYTES`: what one script takes."""
-    parts: list[list[int]] = []
-    room = 0
-    for at in positions:
-        if not parts or len(parts[-1]) >= most or sizes[at] > room:
-            parts.append([])
-            room = _CHUNK_BYTES
-        parts[-1].append(at)
-        room -= sizes[at]
-    return parts

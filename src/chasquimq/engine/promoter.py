@@ -53,6 +53,7 @@ class PromoterRole(Role):
         self._was_leader: bool | None = None
         self._turnstile = Turnstile(config.promote_batch)
         self._is_flooded = False
+        self._has_told_of_dlq = False
         self._look_again_s = _LOOK_AGAIN_S
         self._lull: _Lull | None = None
 
@@ -92,9 +93,7 @@ class PromoterRole(Role):
         if not promotion.is_leader:
             return longest_s
         self._promoted_ids = promotion.job_ids
-        if promotion.set_aside:
-            log.error("%d members of the delayed set are not jobs; they are in the DLQ",
-                      promotion.set_aside, extra={"queue": config.queue_name})  # fmt: skip
+        self._note_strangers(promotion)
         tick = PromoterTick(promotion.promoted, promotion.depth, promotion.lag_ms)
         report(config.metrics.promoter_tick, tick)
         if promotion.next_due_in_ms is None:
@@ -114,6 +113,17 @@ class PromoterRole(Role):
             self._turnstile.clear()
         elif promotion.promoted:
             self._turnstile.entered(promotion.promoted, promotion.last)
+
+    def _note_strangers(self, promotion: Promotion) -> None:
+        extra = {"queue": self._config.queue_name}
+        if promotion.set_aside:
+            self._has_told_of_dlq = False
+            log.error("%d members of the delayed set are not jobs; they are in the DLQ",
+                      promotion.set_aside, extra=extra)  # fmt: skip
+        if promotion.put_off and not self._has_told_of_dlq:
+            self._has_told_of_dlq = True
+            log.error("%d members of the delayed set are not jobs, and the DLQ takes nothing; they "
+                      "stay and are tried again", promotion.put_off, extra=extra)  # fmt: skip
 
     def _note_lull(self, promotion: Promotion, began_s: float) -> None:
         due_in_ms = promotion.next_due_in_ms
@@ -142,6 +152,7 @@ class PromoterRole(Role):
         """Repeat `step` until `stop` is set, then stop listening too."""
         try:
             await super().run(stop)
+            await self._forget_indexes()  # of the last step, after which nobody waited
         finally:
             if self._listening is not None:
                 self._listening.cancel()
@@ -172,7 +183,7 @@ class PromoterRole(Role):
         """Return when somebody has scheduled a job due before all others, or after a while."""
         try:
             await self.bell.run(delayed.wait_for_earlier(self._keys, _LISTEN_MS))
-        except ChasquiError as error:
+        except Exception as error:  # noqa: BLE001 -- else the next wait would end at once, and so on
             log.debug("the promoter cannot be woken, it goes by its poll interval: %s", error)
             await asyncio.sleep(_LISTEN_MS / 1_000)
 

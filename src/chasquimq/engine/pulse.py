@@ -5,6 +5,7 @@ a worker one call a second and a job nothing. A worker without a sink has no pul
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -16,6 +17,8 @@ from chasquimq.metrics import (
     WorkerPulse,
     report_if_taken,
 )
+
+log = logging.getLogger("chasquimq.engine")
 
 # Finer than any scrape, and too rare to be felt.
 _EVERY_S = 1.0
@@ -84,8 +87,16 @@ class Pulse:
         report_if_taken(self._sink, "worker_pulse", WorkerPulse(self._consumer_id, 0, 0, None))
 
     async def _run(self) -> None:
+        failures = 0
         while True:
-            self.step()
+            try:
+                self.step()
+                failures = 0
+            except Exception:
+                # A worker that works must not look like one that stands still.
+                failures += 1
+                if failures == 1:
+                    log.exception("the worker's pulse was not reported; trying again")
             await asyncio.sleep(_EVERY_S)
 
     def _report_changes(self, vitals: Vitals) -> None:

@@ -19,14 +19,14 @@ from chasquimq.broker.stream import Delivery
 from chasquimq.clock import Clock
 from chasquimq.config import ConsumerConfig
 from chasquimq.engine.admission import NO_NAMES, Run, Unfit, admit
-from chasquimq.engine.executor import Executor
 from chasquimq.engine.gate import Gate
 from chasquimq.engine.intake import MakeIntake, intake
 from chasquimq.engine.leases import Leases
 from chasquimq.engine.role import Role
+from chasquimq.engine.slots import Slots
 from chasquimq.engine.teller import Teller
 from chasquimq.errors import ChasquiError, ConfigError, ServerReplyError
-from chasquimq.metrics import ReaderBatch, report
+from chasquimq.metrics import NO_METRICS, ReaderBatch, report
 from chasquimq.wire.keys import QueueKeys
 from chasquimq.wire.retry import RetryOverride
 
@@ -52,7 +52,7 @@ class Reader(Role):
         keys: QueueKeys,
         config: ConsumerConfig,
         *,
-        executor: Executor,
+        executor: Slots,
         leases: Leases,
         teller: Teller,
         gate: Gate,
@@ -93,6 +93,7 @@ class Reader(Role):
         other = await self.connection.run(stream.join(self._keys, self._config.group))
         if other:
             raise ConfigError(other_group(self._keys.name, other))
+        await self.connection.run(stream.prepare())
         pending = await self._pending(self.connection)
         self._inherited = {each.entry_id: each.deliveries for each in pending}
         is_paused = await self.connection.run(pause.is_paused(self._keys))
@@ -114,6 +115,7 @@ class Reader(Role):
         if room <= 0:
             return
         asked_us = self._clock.monotonic_us()
+        self._leases.forget_settled()
         try:
             taken = await self._take(room)
         except ServerReplyError as error:
@@ -251,10 +253,9 @@ class Reader(Role):
     def take_unstarted(self) -> list[Delivery]:
         """Take back, and let go, what was read and waits for a slot."""
         unstarted = [run.delivery for run in self._executor.take_waiting()]
-        for each in unstarted:
-            # Before it is handed back, not after: a renewal in between would make it look busy for
-            # a whole lease.
-            self._leases.drop(each.entry_id)
+        # Before it is handed back, not after: a renewal in between would make it look busy for a
+        # whole lease.
+        self._leases.drop(each.entry_id for each in unstarted)
         return unstarted
 
     async def _room(self) -> int:
@@ -320,9 +321,9 @@ class Reader(Role):
             # As of when we asked: who stands still until the answer is seen has to ask once more.
             leases.take(delivery.entry_id, asked_us)
         if is_ours and self._gate.is_open:
-            self._executor.submit(run)
+            self._executor.submit((run,))
             return
-        leases.drop(delivery.entry_id)
+        leases.drop((delivery.entry_id,))
         if is_ours:
             with suppress(ChasquiError):  # then it waits for its lease, too
                 await helper.run(self.hand_back_call([delivery]))
@@ -347,26 +348,29 @@ class Reader(Role):
                 self._on_drained()
             return
         self._had_entries = True
-        reclaimed = sum(1 for each in deliveries if each.deliveries)
-        report(self._config.metrics.reader_batch, ReaderBatch(len(deliveries), reclaimed))
-        leases, config = self._leases, self._config
-        for delivery in deliveries:
-            is_in_hand = delivery.entry_id in leases
-            leases.take(delivery.entry_id, ours_us)
-            if is_in_hand:
-                # Our own lease ran out, or came back to us from a worker that died, while the job
-                # is still running here: it is not run beside itself.
-                continue
-            fit = admit(
-                delivery,
-                max_payload_bytes=config.max_payload_bytes,
-                max_attempts=config.max_attempts,
-                retry_by_name=self._retry_by_name,
-            )
-            if isinstance(fit, Run):
-                self._executor.submit(fit)
-            else:
-                self._on_unfit(fit)
+        config, runs, admitted = self._config, [], 0
+        if config.metrics is not NO_METRICS:
+            reclaimed = sum(1 for each in deliveries if each.deliveries)
+            report(config.metrics.reader_batch, ReaderBatch(len(deliveries), reclaimed))
+        most_bytes, most_attempts = config.max_payload_bytes, config.max_attempts
+        fresh = self._leases.take_all(deliveries, ours_us)
+        try:
+            for delivery in fresh:
+                fit = admit(
+                    delivery,
+                    max_payload_bytes=most_bytes,
+                    max_attempts=most_attempts,
+                    retry_by_name=self._retry_by_name,
+                )
+                if isinstance(fit, Run):
+                    runs.append(fit)
+                else:
+                    self._on_unfit(fit)
+                admitted += 1
+        finally:
+            # Whatever happens, a lease that is kept is that of a job that runs, or will.
+            self._leases.drop(each.entry_id for each in fresh[admitted:])
+            self._executor.submit(runs)
 
 
 def other_group(queue: str, group: str) -> str:

@@ -76,8 +76,8 @@ class RepeatableSpec:
             self.pattern,
             given.payload(self.payload),
             self.limit,
-            _instant("start_after_ms", self.start_after_ms),
-            _instant("end_before_ms", self.end_before_ms),
+            given.instant_or_none("start_after_ms", self.start_after_ms),
+            given.instant_or_none("end_before_ms", self.end_before_ms),
             self.missed_fires,
             self.retry,
         )
@@ -85,7 +85,3 @@ class RepeatableSpec:
 
 SpecLike: TypeAlias = RepeatableSpec | Mapping[str, Any]
 """A `RepeatableSpec`, or a dict of the same names."""
-
-
-def _instant(name: str, value: given.InstantLike | None) -> int | None:
-    return None if value is None else given.instant_ms(name, value)

@@ -1,15 +1,17 @@
 """What a producer does with recurring jobs, as steps: upsert, list, remove, pause, run now."""
 
+from dataclasses import replace
+
 from chasquimq.broker import repeats, stream
 from chasquimq.broker.call import Steps
 from chasquimq.broker.repeats import StoredSpec
 from chasquimq.broker.ring import Ring
-from chasquimq.broker.stream import Added, Capacity, NewJob, Telling
+from chasquimq.broker.stream import Added, Capacity, Telling
 from chasquimq.clock import Clock
 from chasquimq.engine import cadence
 from chasquimq.wire.envelope import Envelope, encode
 from chasquimq.wire.keys import QueueKeys
-from chasquimq.wire.repeat import RepeatableMeta, RepeatableSpec, fire_id
+from chasquimq.wire.repeat import RepeatableMeta, RepeatableSpec, by_hand_id
 
 
 class Repeating:
@@ -28,6 +30,7 @@ class Repeating:
         which a limit is measured against, goes on.
         """
         next_ms = cadence.first_fire(spec, self._clock.now_ms())
+        spec = replace(spec, pattern=cadence.as_stored(spec.pattern))
         yield repeats.upsert(self._keys, spec, next_ms=next_ms, job_id=job_id)
         return next_ms
 
@@ -35,7 +38,9 @@ class Repeating:
         """Specs by their next fire, soonest first; those that cannot be read are left out."""
         found: list[StoredSpec] = yield from repeats.listed(self._keys, limit)
         return [
-            stored.spec.meta(stored.due_ms, paused=stored.is_paused, fired=stored.fired)
+            stored.spec.meta(
+                stored.due_ms, paused=stored.is_paused, fired=stored.fired, job_id=stored.job_id
+            )
             for stored in found
             if stored.spec is not None
         ]
@@ -60,17 +65,18 @@ class Repeating:
     def run_now(self, spec_key: str, telling: Telling, capacity: Capacity) -> Steps[str | None]:
         """Add the job of a spec now, besides its windows; its id, or None if there is no such spec.
 
-        It counts neither against the limit nor as one of the windows.
+        It counts neither against the limit nor as one of the windows, and its id is that of none:
+        two calls may share a millisecond, with each other and with a window.
         """
         found = yield from repeats.find(self._keys, spec_key)
         if found is None or found.spec is None:
             return None
         spec, now_ms = found.spec, self._clock.now_ms()
-        job_id = fire_id(found.job_id or spec_key, now_ms)
+        job_id = by_hand_id(found.job_id or spec_key, now_ms)
         envelope = encode(Envelope(job_id, spec.payload, now_ms, 0, spec.retry))
         added: Added = yield stream.add(
             self._keys,
-            [NewJob(job_id, envelope, spec.job_name)],
+            [job_id, envelope, spec.job_name],
             ticket=self._ring.ticket(),
             capacity=capacity,
             telling=telling,

@@ -2,9 +2,10 @@
 
 It sleeps until the next window; the tick is only the upper bound, for specs that others upsert. A
 fire is fenced by the window itself (`fire.lua`), so two schedulers can never fire the same one,
-whatever their clocks or their locks say. A spec that cannot be read is put off, logged and counted:
-it never stops the others. What a crash leaves behind: the lock, which expires, and specs that are
-due; the next leader fires them by their policy.
+whatever their clocks or their locks say. A spec that cannot be read is put off and logged: it never
+stops the others. Nor does one that the server refuses to fire, if not all are: its window stays
+where it is, and is tried again after a tick. What a crash leaves behind: the lock, which expires,
+and specs that are due; the next leader fires them by their policy.
 """
 
 import logging
@@ -21,7 +22,7 @@ from chasquimq.config import SchedulerConfig
 from chasquimq.engine import cadence
 from chasquimq.engine.cadence import Plan
 from chasquimq.engine.role import Role
-from chasquimq.errors import ChasquiError
+from chasquimq.errors import ChasquiError, ServerReplyError
 from chasquimq.metrics import LockOutcome, report
 from chasquimq.wire.envelope import Envelope, encode
 from chasquimq.wire.keys import QueueKeys
@@ -31,6 +32,10 @@ log = logging.getLogger("chasquimq.engine")
 
 # A spec that cannot be read is looked at again after this long: a newer release may know it.
 _PUT_OFF_MS = 60_000
+# What a server says to whoever asks, not of one spec: the role waits, ever longer.
+_REFUSED_TO_ALL = frozenset(
+    ("BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "READONLY")
+)
 # A window that is due and did not fire must not make a busy loop.
 _SHORTEST_SLEEP_S = 0.005
 
@@ -49,7 +54,10 @@ class SchedulerRole(Role):
         self._clock = clock
         self._keys = QueueKeys(config.queue_name)
         self._was_leader: bool | None = None
-        self._unreadable: set[str] = set()
+        self._put_off: set[str] = set()
+        # Specs that the server refused to fire, and when each is tried again. They stay due, before
+        # all others: the server may refuse every spec for a while, and windows must not move.
+        self._refused: dict[bytes, int] = {}
         # Specs that make up for more windows than one step fires: how many are left, by the window
         # at which the spec stands. Who takes over half way begins with the whole number anew.
         self._catching_up: dict[bytes, dict[int, int]] = {}
@@ -71,23 +79,45 @@ class SchedulerRole(Role):
         if not is_leader:
             return longest_s
         if (left_s := await self._until_next()) > 0:
-            self._catching_up.clear()
+            if not self._refused:
+                self._catching_up.clear()
             return min(longest_s, max(_SHORTEST_SLEEP_S, left_s))
         if await self.connection.run(stream.depth(self._keys)) >= config.max_stream_len:
             return longest_s
-        due = await drive(
-            self.connection, repeats.due(self._keys, self._clock.now_ms(), config.batch)
-        )
+        due = await self._due()
         for stored in due:
-            await self._fire(stored)
+            try:
+                await self._fire(stored)
+            except ServerReplyError as error:
+                if error.kind in _REFUSED_TO_ALL:
+                    raise
+                self._refused[stored.raw_key] = self._clock.now_ms() + config.tick_interval_ms
+                self._note_put_off(stored.key, error.message)
+                self._report(error)
         if len(due) >= config.batch:
             return 0
         return min(longest_s, max(_SHORTEST_SLEEP_S, await self._until_next()))
 
+    async def _due(self) -> list[StoredSpec]:
+        """A batch of the specs whose window has come, without those that were just refused."""
+        now_ms = self._clock.now_ms()
+        refused = {key: until_ms for key, until_ms in self._refused.items() if until_ms > now_ms}
+        found = await drive(
+            self.connection,
+            repeats.due(self._keys, now_ms, self._config.batch + len(refused)),
+        )
+        # Not those that somebody has moved or removed meanwhile.
+        self._refused = {
+            each.raw_key: refused[each.raw_key] for each in found if each.raw_key in refused
+        }
+        return [each for each in found if each.raw_key not in refused]
+
     async def _until_next(self) -> float:
-        """Seconds until the next window, by our clock; without end if there is none."""
-        next_ms = await self.connection.run(repeats.next_due(self._keys))
-        return math.inf if next_ms is None else (next_ms - self._clock.now_ms()) / 1_000
+        """Seconds until the next window or attempt, by our clock; without end if there is none."""
+        skip = len(self._refused)
+        next_ms = await self.connection.run(repeats.next_due(self._keys, skip=skip))
+        times_ms = [*self._refused.values(), *(() if next_ms is None else (next_ms,))]
+        return (min(times_ms) - self._clock.now_ms()) / 1_000 if times_ms else math.inf
 
     async def release(self) -> None:
         """Give the lock up, so that another can lead at once."""
@@ -105,9 +135,9 @@ class SchedulerRole(Role):
             try:
                 plan = self._plan(stored, spec, now_ms)
             except ValueError as error:
-                self._note_unreadable(stored.key, str(error))
+                self._note_put_off(stored.key, str(error))
         else:
-            self._note_unreadable(stored.key, stored.problem)
+            self._note_put_off(stored.key, stored.problem)
         if spec is None or plan is None:
             await self.connection.run(
                 repeats.move(self._keys, stored.raw_key, now_ms + _PUT_OFF_MS)
@@ -132,6 +162,7 @@ class SchedulerRole(Role):
         )
         if not plan.left:
             self._catching_up.pop(stored.raw_key, None)
+        self._put_off.discard(stored.key)
         self.fired += fired.count
         if not fired.was_ours:
             log.info("spec %s was fired by another scheduler", stored.key)
@@ -153,9 +184,9 @@ class SchedulerRole(Role):
     def _events_cap(self) -> int:
         return self._config.events_max_stream_len if self._config.events_enabled else 0
 
-    def _note_unreadable(self, key: str, problem: str) -> None:
-        if key not in self._unreadable:
-            self._unreadable.add(key)
+    def _note_put_off(self, key: str, problem: str) -> None:
+        if key not in self._put_off:
+            self._put_off.add(key)
             log.error("recurring job %r cannot be fired and is put off: %s", key, problem,
                       extra={"queue": self._config.queue_name})  # fmt: skip
 

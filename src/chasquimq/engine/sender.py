@@ -6,7 +6,7 @@ the event loop into one call.
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -19,8 +19,9 @@ from chasquimq.broker.steps import drive, drive_blocking
 from chasquimq.broker.url import Target
 from chasquimq.clock import SYSTEM_CLOCK, Clock
 from chasquimq.config import ProducerConfig
+from chasquimq.engine.orders import Order, Wish
 from chasquimq.engine.outcomes import JobResult, WaitedJob, too_late
-from chasquimq.engine.producing import Order, Producing, Wish
+from chasquimq.engine.producing import Producing
 from chasquimq.engine.traces import traced_add
 from chasquimq.engine.watcher import Watcher
 from chasquimq.errors import QueueFullError, RedisError, WaitForResultTimeoutError
@@ -79,6 +80,18 @@ class Sender:
         with traced_add(self._tracer, self.producing.keys.name, orders) as traced:
             return await self._add(traced)
 
+    async def add_one(self, wish: Wish) -> tuple[Order, bool]:
+        """Add one job, as `add` does."""
+        if self._tracer is None and self.producing.config.overflow != "wait":
+            order = self.producing.order(wish)
+            if not order.is_unique and not order.is_delayed:
+                await self._home().add_one(order)
+                return order, False
+            [added] = await self._add([order])
+        else:
+            [added] = await self.add([wish])
+        return added
+
     async def _add(self, orders: Sequence[Order]) -> list[tuple[Order, bool]]:
         home = self._home()
         if len(orders) == 1 and not orders[0].is_delayed and not orders[0].is_unique:
@@ -87,8 +100,13 @@ class Sender:
         if not orders:
             return []
         taken: list[bool | None] = [None] * len(orders)
-        await self._patiently(lambda: home.drive(self.producing.add(orders, taken)))
+        await self.patiently(lambda: self.producing.add(orders, taken))
         return list(zip(orders, map(bool, taken), strict=True))
+
+    async def patiently(self, make: Callable[[], Steps[T]]) -> T:
+        """Carry out steps; with `overflow="wait"` again and again while the queue is full."""
+        result: T = await self._patiently(lambda: self.drive(make()))
+        return result
 
     async def drive(self, steps: Steps[T]) -> T:
         """Carry out steps on this loop's connection."""
@@ -162,7 +180,7 @@ class Sender:
         return home
 
     async def _patiently(self, attempt: Any) -> Any:  # noqa: ANN401 -- what `attempt` gives
-        """Try once; with `overflow="wait"` again and again while the queue is full."""
+        """Try once; with `overflow="wait"` as often as it takes, or the timeout allows."""
         config = self.producing.config
         if config.overflow != "wait":
             return await attempt()
@@ -304,16 +322,19 @@ class SyncSender:
             return self._add(traced)
 
     def _add(self, orders: Sequence[Order]) -> list[tuple[Order, bool]]:
-        if not orders:
-            return []
+        taken: list[bool | None] = [None] * len(orders)
+        if orders:
+            self.patiently(lambda: self.producing.add(orders, taken))
+        return list(zip(orders, map(bool, taken), strict=True))
+
+    def patiently(self, make: Callable[[], Steps[T]]) -> T:
+        """Carry out steps, as `Sender.patiently` does."""
         config = self.producing.config
         deadline = self._time_s() + config.overflow_timeout_ms / 1_000
         pause_s = _FULL_PAUSE_S
-        taken: list[bool | None] = [None] * len(orders)
         while True:
             try:
-                self.drive(self.producing.add(orders, taken))
-                return list(zip(orders, map(bool, taken), strict=True))
+                return self.drive(make())
             except QueueFullError:
                 if config.overflow != "wait" or self._time_s() + pause_s > deadline:
                     raise

@@ -6,18 +6,20 @@ metrics and events are told there.
 
 import logging
 import random
+from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 from chasquimq.broker import delayed, dlq
+from chasquimq.broker.call import Call
 from chasquimq.broker.delayed import Relocation
 from chasquimq.broker.dlq import Burial
 from chasquimq.broker.results import OUTCOME_FAILED
-from chasquimq.broker.stream import Completion, Telling
+from chasquimq.broker.stream import CompletionRow, Telling
 from chasquimq.clock import Clock
 from chasquimq.config import UNIQUE_GRACE_SECS, ConsumerConfig
 from chasquimq.engine.admission import Run, Unfit
 from chasquimq.engine.disposition import Bury, Failed, Ok, Outcome, Postponed, Retry, after_failure
-from chasquimq.engine.relocator import Move
+from chasquimq.engine.relocator import Joint, Move
 from chasquimq.errors import DlqReason
 from chasquimq.metrics import (
     NO_METRICS,
@@ -61,7 +63,7 @@ class Settlement:
         keys: QueueKeys,
         config: ConsumerConfig,
         *,
-        acker: Writer[Completion],
+        acker: Writer[CompletionRow],
         relocator: Writer[Move],
         teller: FailureTeller,
         clock: Clock,
@@ -70,7 +72,7 @@ class Settlement:
         """Nothing is written here: `acker` and `relocator` do that."""
         self._keys = keys
         self._config = config
-        self._acker = acker
+        self._complete = acker.add
         self._relocator = relocator
         self._teller = teller
         self._clock = clock
@@ -84,14 +86,15 @@ class Settlement:
         if isinstance(outcome, Ok):
             if self._is_reporting:
                 self._report(run, JobOutcomeKind.OK, duration_us)
-            self._acker.add(
-                Completion(
+            value = outcome.value
+            self._complete(
+                (
                     run.delivery.entry_id,
-                    run.envelope.id,
+                    run.envelope[0],
                     run.name,
                     run.attempt,
                     duration_us,
-                    outcome.value,
+                    False if value is None else value,
                 )
             )
             return
@@ -155,17 +158,21 @@ class Settlement:
             backoff_ms=retry.backoff_ms,
             next_attempt=retry.next_attempt,
         )
-        call = delayed.retry(
+        event = RetryScheduled(retry.next_attempt, retry.backoff_ms, run.name)
+        return Move(
+            move.entry_id,
+            Joint(move, self._retries),
+            lambda: report(self._config.metrics.retry_scheduled, event),
+        )
+
+    def _retries(self, moves: Sequence[Relocation]) -> Call[list[bool]]:
+        return delayed.retry(
             self._keys,
             self._config.group,
             self._config.consumer_id,
-            move,
+            moves,
             telling=self._telling(),
             grace_s=UNIQUE_GRACE_SECS,
-        )
-        event = RetryScheduled(retry.next_attempt, retry.backoff_ms, run.name)
-        return Move(
-            move.entry_id, call, lambda: report(self._config.metrics.retry_scheduled, event)
         )
 
     def _bury(self, run: Run, reason: DlqReason, failure: Failed) -> Move:

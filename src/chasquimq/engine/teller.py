@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, cast
 from chasquimq.broker import events
 from chasquimq.broker.call import Call, together, unraised
 from chasquimq.broker.connection import Connection
-from chasquimq.broker.stream import Started
+from chasquimq.broker.stream import StartedRow
 from chasquimq.clock import Clock
 from chasquimq.config import ConsumerConfig
 from chasquimq.engine.admission import Run
@@ -28,8 +28,7 @@ log = logging.getLogger("chasquimq.engine")
 _MOST_WAITING = 50_000
 _MOST_AT_ONCE = 512
 
-
-Item: TypeAlias = Started | list[bytes] | Note[Any]
+Item: TypeAlias = StartedRow | list[bytes] | Note[Any]
 
 
 class Teller:
@@ -50,18 +49,22 @@ class Teller:
             "teller", self._flush, most=_MOST_AT_ONCE, flights=1
         )
         self._others = 0
+        # Looked up once: these are asked for by every job.
+        self._items = self.gatherer.items
+        self._add_started = self.gatherer.add
+        self._now_ms = clock.now_ms
 
     def active(self, run: Run) -> None:
-        """A handler is about to start."""
-        if self._is_enabled and self._has_room():
-            self.gatherer.add(started(run, self._clock.now_ms()))
+        """A handler is about to start; only called where events are told."""
+        if len(self._items) < _MOST_WAITING or self._has_room():
+            self._add_started(started(run, self._now_ms()))
 
-    async def take_started(self) -> list[Started]:
+    async def take_started(self) -> list[StartedRow]:
         """The `active` events that wait; if others wait among them, all are sent first."""
         if self._others:
             await self.gatherer.hurry()
             return []
-        return cast("list[Started]", self.gatherer.take_all())
+        return cast("list[StartedRow]", self.gatherer.take_all())
 
     def failed(self, run: Run, reason: str, duration_us: int) -> None:
         """A handler raised; whether the job is retried is told by another event."""
@@ -115,7 +118,7 @@ class Teller:
 
     async def _flush(self, batch: list[Item]) -> None:
         # Nothing is awaited before the batch is sent: who hurries this line relies on that.
-        self._others -= sum(not isinstance(each, Started) for each in batch)
+        self._others -= sum(not isinstance(each, tuple) for each in batch)
         if self._notes:
             await self._flush_with_notes(batch)
             return
@@ -128,9 +131,9 @@ class Teller:
     async def _flush_with_notes(self, batch: list[Item]) -> None:
         notes = [each for each in batch if isinstance(each, Note)]
         self._notes -= len(notes)
-        calls = [each.call if isinstance(each, Note) else self._told([each]) for each in batch]
         answers: list[Any] = [_cut_off()] * len(notes)
         try:
+            calls = [each.call if isinstance(each, Note) else self._told([each]) for each in batch]
             told = await self._answers(calls)
             if any(isinstance(each, OutcomeUnknownError) for each in told):
                 # Events are never sent twice, so the batch was not. A line that stands there twice
@@ -139,6 +142,9 @@ class Teller:
             else:
                 pairs = zip(batch, told, strict=True)
                 answers = [answer for each, answer in pairs if isinstance(each, Note)]
+        except Exception as error:
+            answers = [ChasquiError(f"this was not written: {error!r}")] * len(notes)
+            raise
         finally:
             for note, answer in zip(notes, answers, strict=True):
                 note.end(answer)
@@ -157,7 +163,7 @@ class Teller:
         return answers
 
     def _told(self, batch: Sequence[Any]) -> Call[None]:
-        fields = [active_fields(each) if isinstance(each, Started) else each for each in batch]
+        fields = [active_fields(each) if isinstance(each, tuple) else each for each in batch]
         return events.append(self._keys, fields, cap=self._cap)
 
 
@@ -165,12 +171,11 @@ def _cut_off() -> ShutdownError:
     return ShutdownError("the worker was cut off before this was written")
 
 
-def started(run: Run, now_ms: int) -> Started:
+def started(run: Run, now_ms: int) -> StartedRow:
     """What is told of a run that begins now."""
-    envelope = run.envelope
-    created = envelope.created_at_ms
+    job_id, _, created, _, _ = run.envelope
     wait_ms = now_ms - created if now_ms > created else 0
-    return Started(envelope.id, run.name, now_ms, run.attempt, wait_ms, created)
+    return job_id, run.name, now_ms, run.attempt, wait_ms, created
 
 
 def failed_fields(run: Run, reason: str, duration_us: int, now_ms: int) -> list[bytes]:
@@ -183,7 +188,7 @@ def failed_fields(run: Run, reason: str, duration_us: int, now_ms: int) -> list[
     return event_fields(EventName.FAILED, run.envelope.id, now_ms, run.name, extras)
 
 
-def active_fields(started: Started) -> list[bytes]:
+def active_fields(started: StartedRow) -> list[bytes]:
     """The event `active`."""
     job_id, name, ts_ms, attempt, wait_ms, created_at_ms = started
     extras = {"attempt": attempt, "wait_ms": wait_ms, "created_at_ms": created_at_ms}

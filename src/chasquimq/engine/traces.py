@@ -13,7 +13,7 @@ from chasquimq.config import ConsumerConfig
 from chasquimq.engine.admission import Run, budget
 from chasquimq.engine.executor import Handler
 from chasquimq.engine.gatherer import Gatherer
-from chasquimq.engine.producing import Order
+from chasquimq.engine.orders import Order
 from chasquimq.errors import ChasquiError
 from chasquimq.tracing import AddSpan, RunSpan, Tracer, quietly
 from chasquimq.wire.keys import QueueKeys

@@ -7,7 +7,7 @@ promoted or cancelled by somebody else before that, never both.
 from collections.abc import Callable
 
 from chasquimq.broker import delayed, pause, upkeep
-from chasquimq.broker.call import Call, Steps
+from chasquimq.broker.call import Call, Objection, Steps
 from chasquimq.broker.seek import Found, find_entry, newest_entry
 from chasquimq.broker.stream import Telling
 from chasquimq.clock import Clock
@@ -62,7 +62,10 @@ class Upkeep:
         def changed(name: str, envelope: Envelope) -> bytes:
             old = envelope
             data = encode(Envelope(old.id, payload, old.created_at_ms, old.attempt, old.retry))
-            check_size(self._config, name, data)
+            try:
+                check_size(self._config, name, data)
+            except ValueError as error:
+                raise Objection(error) from None
             return data
 
         def in_set(member: bytes) -> Call[bool]:

@@ -102,15 +102,18 @@ class Watcher:
                     batch = await self._connection.run(
                         events.read(self._keys, after=after, count=_COUNT, block_ms=_BLOCK_MS)
                     )
-                except ChasquiError as error:
-                    log.debug("events could not be read: %s", error)
+                    for event in batch:
+                        after = event.event_id
+                        for waiter in self._waiters.get(event.job_id or "", ()):
+                            waiter.take(event)
+                except Exception as error:
+                    # Whatever it is: those who wait would not learn that nobody watches for them.
+                    is_ours = isinstance(error, ChasquiError)
+                    log.log(logging.DEBUG if is_ours else logging.ERROR,
+                            "events could not be read: %s", error,
+                            exc_info=not is_ours)  # fmt: skip
                     _resolve(positioned)
                     await asyncio.sleep(_PAUSE_AFTER_ERROR_S)
-                    continue
-                for event in batch:
-                    after = event.event_id
-                    for waiter in self._waiters.get(event.job_id or "", ()):
-                        waiter.take(event)
         finally:
             _resolve(positioned)
             if self._task is asyncio.current_task():

@@ -21,6 +21,7 @@ those, so they come back (`unpack`) as the plain value, and a reader who knows b
 Two keys of a dict that turn into the same plain value (a date, and its own ISO text) become one.
 """
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgpack import Packer, Unpacker, packb, unpackb  # type: ignore[import-untyped]
@@ -34,6 +35,8 @@ Buffer = bytes | bytearray | memoryview
 # A packer keeps its buffer as large as the largest value it ever wrote. After a value larger than
 # this it is dropped instead of reused, so that one huge payload does not hold its memory for good.
 _KEEP_PACKER_BYTES = 1 << 20
+# Of where in a value something was found, at the beginning and at the end.
+_SHOWN_PATH = 60
 
 # In the library before 1.2.4 an array header reserves room for all it claims to hold, and headers
 # can be nested. Up to this size the worst that lying ones can reserve is 1024 levels of 4096
@@ -75,6 +78,21 @@ def pack(value: Any, *, name: str = "data") -> bytes:  # noqa: ANN401 - the user
     return packed
 
 
+def pack_each(values: Iterable[Any]) -> list[bytes]:
+    """The bytes of many values, each as `pack` gives them, in half the time.
+
+    Raises what the library raises for the first that cannot be packed: `pack` says which and why.
+    """
+    try:
+        packer = _free_packers.pop()
+    except IndexError:
+        packer = Packer(default=plain)
+    packed = list(map(packer.pack, values))
+    if max(map(len, packed), default=0) <= _KEEP_PACKER_BYTES:
+        _free_packers.append(packer)
+    return packed
+
+
 def pack_plain(value: object) -> bytes:
     """The MessagePack bytes of a shape of our own; `EncodeError` if it cannot be written."""
     try:
@@ -83,7 +101,7 @@ def pack_plain(value: object) -> bytes:
         raise EncodeError(str(error)) from error
 
 
-def pack_for_script(values: list[bytes | str | int]) -> bytes:
+def pack_for_script(values: Sequence[bytes | str | int]) -> bytes:
     """A flat list as the scripts' own MessagePack reads it: bytes and text alike become strings.
 
     The library inside older servers refuses the types for bytes that came later.
@@ -153,6 +171,8 @@ def _refusal(path: str, cause: Exception) -> TypeError | ValueError:
     if isinstance(cause, UnicodeEncodeError):
         return ValueError(f"{path}: text with a lone surrogate, not valid UTF-8: send it as bytes")
     kind = TypeError if isinstance(cause, TypeError) else ValueError
+    if len(path) > 2 * _SHOWN_PATH:  # of a value that is nested too deep, say
+        path = f"{path[:_SHOWN_PATH]} ... {path[-_SHOWN_PATH:]}"
     return kind(f"{path}: {cause}")
 
 

@@ -34,7 +34,11 @@ def parse_job_fields(fields: Sequence[bytes]) -> tuple[bytes | None, str]:
     are not UTF-8 are replaced.
     """
     if len(fields) == _NAMED_JOB and fields[0] == _ENVELOPE and fields[2] == _NAME:
-        return fields[1], fields[3].decode("utf-8", "replace")
+        name = fields[3]
+        try:
+            return fields[1], name.decode()  # without the word for errors, which costs half of it
+        except UnicodeDecodeError:
+            return fields[1], name.decode("utf-8", "replace")
     if len(fields) == _UNNAMED_JOB and fields[0] == _ENVELOPE:
         return fields[1], ""
     found = _first_values(fields)

@@ -7,10 +7,13 @@ The name of a job is not in here: it travels beside the envelope.
 """
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from chasquimq.errors import DecodeError, EncodeError
 from chasquimq.wire.codec import pack_plain, split, unpack, unpack_record
+from chasquimq.wire.ids import ULID_CHARS
 from chasquimq.wire.retry import U32_MAX, U64_MAX, RetryOverride, check_unsigned, retry_from_wire
 
 _SLOTS = ("id", "payload", "created_at_ms", "attempt", "retry")
@@ -32,12 +35,12 @@ class Inline:
 Payload = bytes | Inline
 
 
-@dataclass(frozen=True, slots=True, init=False)
-class Envelope:
+class Envelope(NamedTuple):
     """What a job carries through Redis.
 
     `attempt` is the number of runs already finished, so 0 for a fresh job. `id` and `created_at_ms`
-    never change, however often the job is retried or replayed.
+    never change, however often the job is retried or replayed. A tuple, which takes 0.15 us to make
+    where a frozen dataclass takes 0.45.
     """
 
     id: str
@@ -46,30 +49,10 @@ class Envelope:
     attempt: int = 0
     retry: RetryOverride | None = None
 
-    def __init__(
-        self,
-        id: str,  # noqa: A002 - the documented name
-        payload: Payload,
-        created_at_ms: int,
-        attempt: int = 0,
-        retry: RetryOverride | None = None,
-    ) -> None:
-        """Set the slots directly: 0.45 us, where the generated constructor takes 0.8."""
-        _set_id(self, id)
-        _set_payload(self, payload)
-        _set_created_at_ms(self, created_at_ms)
-        _set_attempt(self, attempt)
-        _set_retry(self, retry)
-
     @property
     def packed_data(self) -> bytes:
         """The user's data as MessagePack, whichever way the payload holds it."""
         return self.payload.packed if isinstance(self.payload, Inline) else self.payload
-
-
-_set_id, _set_payload, _set_created_at_ms, _set_attempt, _set_retry = (
-    getattr(Envelope, slot).__set__ for slot in _SLOTS
-)
 
 
 def encode(envelope: Envelope) -> bytes:
@@ -118,6 +101,24 @@ def encode_job(job_id: str | bytes, payload: bytes, created_at_ms: int) -> bytes
     return encode(Envelope(raw_id.decode(), payload, created_at_ms))
 
 
+def encode_jobs(
+    job_ids: Sequence[str], payloads: Sequence[bytes], created_at_ms: int
+) -> list[bytes]:
+    """The bytes of many fresh jobs of one instant, as `encode_job` gives them; ids are ULIDs.
+
+    0.2 us each, not 0.35: what they share is put together once.
+    """
+    if created_at_ms <= U32_MAX:
+        pairs = zip(job_ids, payloads, strict=True)
+        return [encode_job(job_id, payload, created_at_ms) for job_id, payload in pairs]
+    head, tail = _FRESH_HEADS[ULID_CHARS], _fresh_tail(_UINT64, created_at_ms)
+    join = b"".join
+    return [
+        join((head, job_id.encode(), _bin_head(len(payload)), payload, tail))
+        for job_id, payload in zip(job_ids, payloads, strict=True)
+    ]
+
+
 def encode_with_retry(
     job_id: str, payload: bytes, created_at_ms: int, retry: RetryOverride | None
 ) -> bytes:
@@ -136,13 +137,40 @@ def with_attempt(envelope: Envelope | bytes, attempt: int) -> bytes:
     return encode(Envelope(old.id, old.payload, old.created_at_ms, attempt, old.retry))
 
 
+# What nearly every envelope is read by: head and id of 26 characters, the head of a payload below
+# 256 bytes; and behind that payload the creation time and an attempt below 128.
+_usual_head = struct.Struct(f">H{ULID_CHARS}sBB").unpack_from
+_usual_tail = struct.Struct(">BQB").unpack_from
+_USUAL_HEAD = 0x9400 | 0xA0 | ULID_CHARS
+_BIN8 = 0xC4
+_USUAL_START = 4 + ULID_CHARS
+_USUAL_REST = _USUAL_START + 10
+_FIXINTS = 0x80
+
+
 def decode(buffer: bytes) -> Envelope:
-    """The envelope in `buffer`; 1.1 us for the usual four slots, 2.4 us with an override.
+    """The envelope in `buffer`; 0.7 us for a ULID and a small payload, 2.4 us with an override.
 
     More than we write is understood: three slots (attempt 0), a map with the names of the slots, a
     payload that is not wrapped in bytes (`Inline`), bytes after the end. Raises `DecodeError`, and
     nothing else, for everything that is not an envelope.
     """
+    try:
+        head, raw_id, kind, size = _usual_head(buffer)
+        if head == _USUAL_HEAD and kind == _BIN8 and len(buffer) == size + _USUAL_REST:
+            end = _USUAL_START + size
+            kind, created_at_ms, attempt = _usual_tail(buffer, end)
+            if kind == _UINT64 and attempt < _FIXINTS:
+                payload = buffer[_USUAL_START:end]
+                values = (raw_id.decode(), payload, created_at_ms, attempt, None)
+                return tuple.__new__(Envelope, values)
+    except (struct.error, UnicodeDecodeError):
+        pass
+    return decode_any(buffer)
+
+
+def decode_any(buffer: bytes) -> Envelope:
+    """As `decode`, whatever the envelope looks like."""
     slots = unpack_record(buffer, max_slots=len(_SLOTS))
     if type(slots) is list and len(slots) >= _USUAL_SLOTS:
         if len(slots) == _USUAL_SLOTS:
@@ -155,8 +183,9 @@ def decode(buffer: bytes) -> Envelope:
             and type(attempt) is int
             and created_at_ms >= 0 <= attempt <= U32_MAX
         ):
-            override = None if retry is None else retry_from_wire(retry)
-            return Envelope(job_id, payload, created_at_ms, attempt, override)
+            if retry is not None:
+                slots[-1] = retry_from_wire(retry)
+            return tuple.__new__(Envelope, slots)
     return _decode_slot_by_slot(buffer)
 
 

@@ -19,8 +19,19 @@ from chasquimq.errors import DecodeError
 from chasquimq.given import as_ms, check_keys
 from chasquimq.wire.codec import pack_plain, unpack
 from chasquimq.wire.envelope import Payload, decode_payload, encode_payload
+from chasquimq.wire.ids import ulid
 from chasquimq.wire.record import Record
-from chasquimq.wire.retry import U32_MAX, U64_MAX, RetryOverride, check_unsigned, retry_from_wire
+from chasquimq.wire.retry import (
+    U32_MAX,
+    U64_MAX,
+    BackoffSpec,
+    RetryOverride,
+    check_unsigned,
+    retry_from_wire,
+)
+
+SHORTEST_INTERVAL_MS = 100
+"""Below this a fire costs more than it is worth."""
 
 _SPEC_SLOTS = range(8, 11)
 # Epoch milliseconds have this many digits until the year 2286.
@@ -50,7 +61,7 @@ class RepeatPattern(Record):
                     _check_text("tz", self.tz, may_be_blank=True)
                 _check_absent(self.kind, interval_ms=self.interval_ms)
             case "every":
-                _check_positive("interval_ms", self.interval_ms)
+                _check_interval(self.interval_ms)
                 _check_absent(self.kind, expression=self.expression, tz=self.tz)
             case _:
                 msg = f"repeat kind is {self.kind!r}: use 'cron' or 'every'"
@@ -149,6 +160,12 @@ class RepeatableMeta(Record):
     """Ours. Its windows pass without firing."""
     fired: int = 0
     """Ours. How many windows have fired so far, which `limit` is measured against."""
+    attempts: int | None = None
+    """Ours, like the next two. How often each fired job may run, if it says so itself."""
+    backoff: BackoffSpec | None = None
+    """How long each fired job waits between its runs, if it says so itself."""
+    job_id: str | None = None
+    """What stands in place of the key in the ids of fired jobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +192,14 @@ class RepeatableSpec:
             if value is not None:
                 check_unsigned(name, value)
 
-    def meta(self, next_fire_ms: int, *, paused: bool = False, fired: int = 0) -> RepeatableMeta:
+    def meta(
+        self,
+        next_fire_ms: int,
+        *,
+        paused: bool = False,
+        fired: int = 0,
+        job_id: str | None = None,
+    ) -> RepeatableMeta:
         """The listed form, with what is stored beside the spec."""
         return RepeatableMeta(
             self.key,
@@ -188,6 +212,9 @@ class RepeatableSpec:
             None if self.missed_fires.kind == "skip" else self.missed_fires,
             paused,
             fired,
+            self.retry.max_attempts if self.retry else None,
+            self.retry.backoff if self.retry else None,
+            job_id,
         )
 
 
@@ -199,6 +226,11 @@ def spec_key(job_name: str, pattern: RepeatPattern) -> str:
 def fire_id(spec_key: str, window_ms: int) -> str:
     """The id of the job that a spec's window makes: it says which window it stands for."""
     return f"{spec_key}@{window_ms}"
+
+
+def by_hand_id(spec_key: str, now_ms: int) -> str:
+    """The id of a job that a spec makes besides its windows: no other job has it."""
+    return f"{spec_key}@{ulid(now_ms)}"
 
 
 def window_of(job_id: str) -> int | None:
@@ -302,6 +334,13 @@ def _check_positive(name: str, value: object, maximum: int = U64_MAX) -> None:
     if value == 0:
         msg = f"{name} is 0: it must be positive"
         raise ValueError(msg)
+
+
+def _check_interval(value: object) -> None:
+    if isinstance(value, int) and value < 1:
+        msg = f"interval_ms is {value}: the shortest interval is {SHORTEST_INTERVAL_MS} ms"
+        raise ValueError(msg)
+    _check_positive("interval_ms", value)
 
 
 def _check_absent(kind: str, **fields: object) -> None:

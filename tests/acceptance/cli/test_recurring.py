@@ -29,6 +29,16 @@ def test_a_recurring_job_is_stored_listed_paused_run_and_removed(chasqui, done, 
     assert chasqui("repeatable", "pause", queue_name, key).code == 1
 
 
+def test_the_list_tells_what_fired_jobs_take_along(done, queue_name):
+    done("repeatable", "add", queue_name, "ping", "--every", "30s", "--attempts", "5",
+         "--backoff", "exponential:1s", "--job-id", "p")  # fmt: skip
+    done("repeatable", "add", queue_name, "ping", "--every", "60s")
+    told, silent = done("repeatable", "ls", queue_name, "--json").lines
+    assert (told["attempts"], told["job_id"]) == (5, "p")
+    assert told["backoff"] == {"kind": "exponential", "delay_ms": 1_000}
+    assert (silent["attempts"], silent["backoff"], silent["job_id"]) == (None, None, None)
+
+
 def test_the_list_has_the_documented_columns(done, queue_name):
     done("repeatable", "add", queue_name, "ping", "--every", "30s")
     shown = done("repeatable", "ls", queue_name, COLUMNS="200").out
@@ -63,6 +73,16 @@ def test_the_next_fires_of_a_stored_job_are_counted_from_its_window(done, queue_
     assert (second - first, third - second) == (3_600_000, 3_600_000)
 
 
+def test_the_next_fires_of_a_paused_job_say_that_it_is_paused(done, queue_name):
+    key = done("repeatable", "add", queue_name, "ping", "--every", "1h", "--json").json["key"]
+    asked = ("repeatable", "next", queue_name, key)
+    assert done(*asked, "--json").json["paused"] is False
+    assert "paused" not in done(*asked).out
+    done("repeatable", "pause", queue_name, key)
+    assert done(*asked, "--json").json["paused"] is True
+    assert "paused: its windows pass without firing" in done(*asked).out
+
+
 @pytest.mark.servers("valkey")
 @pytest.mark.parametrize(
     ("arguments", "told"),
@@ -72,6 +92,10 @@ def test_the_next_fires_of_a_stored_job_are_counted_from_its_window(done, queue_
         (["--cron", "61 * * * *"], "'61' is not a valid minute"),
         (["--cron", "* * *"], "* * *"),
         (["--cron", "@daily", "--tz", "Mars/Base"], "Mars/Base"),
+        (["--cron", "@daily", "--tz", "europe/berlin"], "did you mean Europe/Berlin?"),
+        (["--cron", "0 8 * * MON-FRI 2030"], "with 6 fields the first is the second"),
+        (["--every", "1h", "--backoff", "wat:1"], "write 5s, exponential:1s, exponential:1s:5m"),
+        (["--every", "1h", "--backoff", "exponential:x"], "'exponential:x' is no backoff"),
         (["--every", "10ms"], "--every is 10 ms: the shortest interval is 100 ms"),
         (["--every", "0"], "--every is 0 ms"),
         (["--every", "1s", "--tz", "UTC"], "--tz goes with --cron"),

@@ -381,11 +381,22 @@ def test_a_signal_to_every_process_at_once_is_still_the_first(chasqui, queue, fo
 
 
 def test_a_password_is_in_no_command_line(chasqui, server, folder):
-    worker = chasqui("worker", "tasks:app", "-p", "1", "--max-jobs", "100")
-    [line] = worker.until("on queue")
-    child = int(re.search(r"\[(\d+)\]", line)[1])
-    with pathlib.Path(f"/proc/{child}/cmdline").open() as file:
-        assert server.url not in file.read()
+    client = server.client()
+    client.execute_command("ACL", "SETUSER", "guest", "on", ">pass-phrase", "~*", "&*", "+@all")
+    try:
+        url = server.url.replace("redis://", "redis://guest:pass-phrase@")
+        worker = chasqui("worker", "tasks:app", "-p", "1", CHASQUI_REDIS_URL=url)
+        [line] = worker.until("on queue")
+        child = int(re.search(r"\[(\d+)\]", line)[1])
+        parent = int(pathlib.Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[1])
+        for pid in (parent, child):
+            for shown in ("cmdline", "comm"):
+                assert "pass-phrase" not in pathlib.Path(f"/proc/{pid}/{shown}").read_text()
+        assert not any("pass-phrase" in each for each in worker.lines)
+        worker.send(signal.SIGTERM)
+        assert worker.ended() == 0
+    finally:
+        client.execute_command("ACL", "DELUSER", "guest")
 
 
 # --- reloading

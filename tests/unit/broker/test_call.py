@@ -5,9 +5,19 @@ from hiredis import Reader, ReplyError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chasquimq.broker.call import Call, all_checked, bulk, call, checked, command, together, told
+from chasquimq.broker.call import (
+    Call,
+    all_checked,
+    bulks,
+    call,
+    checked,
+    command,
+    together,
+    told,
+    unraised,
+)
 from chasquimq.broker.scripts import parse_script
-from chasquimq.errors import ServerReplyError
+from chasquimq.errors import RedisError, ServerReplyError
 
 OOM = "OOM command not allowed when used memory > 'maxmemory'."
 READONLY = "READONLY You can't write against a read only replica."
@@ -40,7 +50,7 @@ def test_whatever_goes_into_a_command_is_what_the_server_sees(arguments):
 
 @given(st.binary())
 def test_a_bulk_string_counts_bytes(data):
-    assert read_back(bulk(data)) == data
+    assert read_back(bulks([data])) == data
 
 
 # --- one command
@@ -118,6 +128,18 @@ def test_the_first_refusal_of_a_pipeline_is_raised():
     with pytest.raises(ServerReplyError) as refused:
         all_checked([1, ReplyError("FIRST one"), ReplyError("SECOND one")])
     assert refused.value.kind == "FIRST"
+
+
+def test_what_became_of_one_call_among_others_does_not_hide_what_became_of_them():
+    calls = [call("GET", key, read=int) for key in "abcd"]
+
+    answers = together([unraised(each) for each in calls]).parse(
+        [b"1", ReplyError(OOM), b"not a number", b"4"]
+    )
+    assert (answers[0], answers[3]) == (1, 4)
+    assert (type(answers[1]), type(answers[2])) == (ServerReplyError, RedisError)
+    assert "or we misread it: ValueError: invalid literal" in answers[2].message
+    assert isinstance(answers[2].__cause__, ValueError)
 
 
 @pytest.mark.parametrize(

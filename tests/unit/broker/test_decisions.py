@@ -10,7 +10,7 @@ from chasquimq.broker.call import call, together
 from chasquimq.broker.insist import Conduct, Exchange, Leave
 from chasquimq.broker.options import ConnectionOptions, reconnect_pause_ms
 from chasquimq.broker.refusal import refusals
-from chasquimq.broker.topology import Topology
+from chasquimq.broker.topology import Topology, slot_ranges
 from chasquimq.broker.url import Address, parse_url
 from chasquimq.errors import ConnectionFailedError, OutcomeUnknownError, ShutdownError
 
@@ -37,7 +37,8 @@ def conduct(access):
 
 
 def slots(*ranges):
-    return [[first, last, *nodes] for first, last, *nodes in ranges]
+    """What is read of the reply of a cluster node."""
+    return slot_ranges().parse([[list(each) for each in ranges]])
 
 
 def ask(topology, answers):

@@ -1,6 +1,7 @@
 """What becomes of the place of a worker process that has ended, and when a source has changed."""
 
 import asyncio
+import errno
 import os
 import signal
 from dataclasses import replace
@@ -48,6 +49,7 @@ USUAL = {"is_stopping": False, "is_reloading": False, "was_any_ready": True}
         (MISTAKEN, {}, Restart(0.2)),
         (MISTAKEN, {"is_reloading": True, "was_any_ready": False}, AwaitChange()),
         (MISTAKEN, {"is_reloading": True}, AwaitChange()),
+        (replace(MISTAKEN, ending="unstarted"), {"is_reloading": True}, Restart(0.2)),
     ],
 )
 def test_the_place_of_a_process_that_ended_is(death, circumstances, expected):
@@ -78,6 +80,65 @@ async def test_a_stop_ends_a_process_that_was_being_started_and_never_gets_to_li
     monkeypatch.setattr(child_class, "start", stopped_meanwhile)
     async with asyncio.timeout(20):
         assert await tested.run() == 0
+
+
+def quick(monkeypatch, **parts):
+    """A supervisor that loses no time, of children that are not real."""
+    for pause in ("_WATCH_S", "_FIRST_PAUSE_S", "_LONGEST_PAUSE_S"):
+        monkeypatch.setattr(supervisor, pause, 0.001)
+    settings = Settings("m:handler", ".", ["q"], None, {})
+    usual = {"processes": 1, "is_reloading": False, "on_ready": lambda _: None}
+    return Supervisor(settings, **usual | parts)
+
+
+@pytest.mark.parametrize(("was_any_ready", "tries", "code"), [(True, 3, 0), (False, 1, 1)])
+async def test_a_process_that_cannot_be_started_now_is_started_later_if_one_ever_could(
+    monkeypatch, caplog, was_any_ready, tries, code
+):
+    tested, tried = quick(monkeypatch), []
+
+    async def start(settings):
+        tried.append(settings.place)
+        if len(tried) == 3:
+            signal.raise_signal(signal.SIGTERM)
+            await asyncio.sleep(0.01)
+        raise BlockingIOError(errno.EAGAIN, "no process to be had")
+
+    monkeypatch.setattr(supervisor._Child, "start", start)  # noqa: SLF001 -- the system has no room
+    if was_any_ready:
+        tested._is_proved.set()  # noqa: SLF001 -- as by the first child
+    async with asyncio.timeout(20):
+        assert await tested.run() == code
+    assert len(tried) == tries
+    assert "a process could not be started: [Errno 11] no process to be had" in caplog.text
+
+
+async def test_a_look_at_the_source_that_failed_is_not_the_last(monkeypatch, caplog):
+    looks = [RuntimeError("can't start new thread"), [], ["a.py"]]
+
+    class Tree:
+        def __init__(self, folder):
+            pass
+
+        def changed(self):
+            seen = looks.pop(0) if looks else []
+            if isinstance(seen, Exception):
+                raise seen
+            return seen
+
+    monkeypatch.setattr(supervisor, "SourceTree", Tree)
+    tested = quick(monkeypatch, is_reloading=True)
+
+    async def start(settings):
+        await tested._has_changed.wait()  # noqa: SLF001 -- what the watching brings about
+        signal.raise_signal(signal.SIGTERM)
+        await asyncio.sleep(0.01)
+        raise OSError
+
+    monkeypatch.setattr(supervisor._Child, "start", start)  # noqa: SLF001 -- no real process
+    async with asyncio.timeout(20):
+        await tested.run()
+    assert "whether the source has changed cannot be seen" in caplog.text
 
 
 @pytest.fixture

@@ -1,11 +1,14 @@
 import asyncio
 import contextvars
+import gc
+import weakref
 
 import pytest
 
 from chasquimq.clock import ManualClock
 from chasquimq.engine.disposition import Failed, Ok
-from chasquimq.engine.executor import MESSAGE_CHARS, TRACEBACK_CHARS, Executor
+from chasquimq.engine.executor import Executor
+from chasquimq.engine.failure import MESSAGE_CHARS, TRACEBACK_CHARS
 from chasquimq.errors import DlqReason, UnrecoverableError
 from tests.support.builders import a_run
 from tests.support.eventually import eventually
@@ -19,24 +22,37 @@ class Bench:
         self.asked = []
         self.refused = set()
         self.started = []
+        self.doubted = []
+        self.settling_ms = 0
         self.outcomes = {}
+        self.slipped = []
+        self.upsets_begin = {}
+        self.upsets_end = {}
         self._news = asyncio.Event()
         self.executor = Executor(
             handler,
             concurrency=concurrency,
             clock=clock,
-            begin=self._on_begin,
+            is_sure=self._is_sure,
+            on_doubt=self.doubted.append,
+            on_begin=self._on_begin,
             on_outcome=self._on_outcome,
+            on_slip=self.slipped.append,
         )
 
-    def _on_begin(self, run, now_us):
-        self.asked.append((run, now_us))
-        if run in self.refused:
-            return False
+    def _on_begin(self, run):
         self.started.append(run)
-        return True
+        if run in self.upsets_begin:
+            raise self.upsets_begin[run]
+
+    def _is_sure(self, entry_id, now_us):
+        self.asked.append((entry_id, now_us))
+        return entry_id not in self.refused
 
     def _on_outcome(self, run, outcome, duration_us):
+        self.clock.advance(self.settling_ms)
+        if run in self.upsets_end:
+            raise self.upsets_end[run]
         self.outcomes[run] = (outcome, duration_us)
         self._news.set()
 
@@ -49,7 +65,7 @@ class Bench:
 
     async def run(self, *runs):
         for run in runs:
-            self.executor.submit(run)
+            self.executor.submit([run])
         return [await self.outcome(run) for run in runs]
 
 
@@ -139,7 +155,7 @@ async def test_never_more_handlers_run_than_there_are_slots(make):
     bench = make(handler, concurrency=3)
     runs = [a_run() for _ in range(10)]
     for run in runs:
-        bench.executor.submit(run)
+        bench.executor.submit([run])
     await eventually(lambda: bench.executor.running == 3)
     assert (bench.executor.running, bench.executor.waiting, bench.executor.free) == (3, 7, -7)
     assert repr(bench.executor) == "<Executor 3/3 slots, 7 waiting>"
@@ -167,7 +183,7 @@ async def test_handlers_that_suspend_get_every_slot_within_a_few_turns(make):
     bench = make(handler, concurrency=64)
     runs = [a_run(n) for n in range(100)]
     for run in runs:
-        bench.executor.submit(run)
+        bench.executor.submit([run])
     for _ in range(10):
         await asyncio.sleep(0)
     assert bench.executor.running == 64
@@ -191,12 +207,49 @@ async def test_a_run_that_may_not_begin_is_left_out_and_makes_room(make):
 
     bench = make(handler)
     runs = [a_run() for _ in range(3)]
-    bench.refused.add(runs[1])
-    bench.executor.submit(runs[1])
+    bench.refused.add(runs[1].delivery.entry_id)
+    bench.executor.submit([runs[1]])
     await bench.run(runs[0], runs[2])
-    assert ran == [runs[0], runs[2]]
+    assert ran == bench.started == [runs[0], runs[2]]
+    assert bench.doubted == [runs[1]]
     assert bench.executor.free == 1
     assert {now_us for _, now_us in bench.asked} == {bench.clock.monotonic_us()}
+
+
+async def test_who_stood_still_between_two_runs_asks_by_the_time_it_is_then(make):
+    async def handler(run):
+        bench.clock.advance(1)
+
+    bench = make(handler)
+    runs = [a_run(), a_run()]
+    began_us = bench.clock.monotonic_us()
+    bench.settling_ms = 40_000
+    await bench.run(*runs)
+    assert [now_us - began_us for _, now_us in bench.asked] == [0, 40_001_000]
+
+
+async def test_an_idle_slot_keeps_nothing_of_a_job_alive(make):
+    kept = contextvars.ContextVar("kept")
+
+    class Session:
+        pass
+
+    async def handler(run):
+        session = Session()
+        kept.set(session)
+        sessions.append(weakref.ref(session))
+        if run is runs[1]:
+            waiter = asyncio.get_running_loop().create_future()
+            waiter.set_result(session)
+            await asyncio.sleep(0)
+            await waiter
+
+    sessions, runs = [], [a_run(), a_run()]
+    bench = make(handler)
+    await bench.run(*runs)
+    await asyncio.sleep(0)
+    gc.collect()
+    assert [each() for each in sessions] == [None, None]
 
 
 async def test_the_duration_is_that_of_the_handler_alone(make):
@@ -244,7 +297,7 @@ async def test_context_variables_of_jobs_that_suspend_are_kept_apart(make):
     bench = make(handler, concurrency=2)
     first, second, third = a_run(), a_run(), a_run()
     for run in (first, second, third):
-        bench.executor.submit(run)
+        bench.executor.submit([run])
     await eventually(lambda: second in gates)
     gates[second].set()
     await bench.outcome(second)
@@ -486,7 +539,7 @@ async def test_an_end_waits_for_the_handlers_that_run(make):
     bench = make(handler, concurrency=2)
     runs = [a_run(), a_run()]
     for run in runs:
-        bench.executor.submit(run)
+        bench.executor.submit([run])
     await asyncio.sleep(0)
     ending = asyncio.create_task(bench.executor.end(30))
     await asyncio.sleep(0)
@@ -517,7 +570,7 @@ async def test_handlers_that_do_not_finish_by_the_deadline_are_cancelled_and_nam
     bench = make(handler, concurrency=2)
     runs = [a_run(), a_run()]
     for run in runs:
-        bench.executor.submit(run)
+        bench.executor.submit([run])
     await asyncio.sleep(0)
     assert await bench.executor.end(0) == runs
     assert cancelled == runs
@@ -530,7 +583,7 @@ async def test_a_cut_ends_the_wait_for_the_deadline(make):
 
     bench = make(handler)
     run = a_run()
-    bench.executor.submit(run)
+    bench.executor.submit([run])
     await asyncio.sleep(0)
     ending = asyncio.create_task(bench.executor.end(3_600))
     await asyncio.sleep(0)
@@ -551,7 +604,7 @@ async def test_a_cut_ends_the_wait_even_for_a_handler_that_refuses_to_be_cancell
 
     bench = make(handler)
     run = a_run()
-    bench.executor.submit(run)
+    bench.executor.submit([run])
     await asyncio.sleep(0)
     ending = asyncio.create_task(bench.executor.end(3_600))
     await asyncio.sleep(0)
@@ -573,7 +626,7 @@ async def test_a_handler_that_finishes_while_it_is_cut_off_has_finished(make):
 
     bench = make(handler)
     run = a_run()
-    bench.executor.submit(run)
+    bench.executor.submit([run])
     await asyncio.sleep(0)
     assert await bench.executor.end(0) == []
     assert bench.outcomes[run][0].value == b"just in time"
@@ -588,7 +641,7 @@ async def test_a_handler_that_is_cancelled_by_its_own_doing_during_the_end_has_f
 
     bench = make(handler)
     run = a_run()
-    bench.executor.submit(run)
+    bench.executor.submit([run])
     await asyncio.sleep(0)
     ending = asyncio.create_task(bench.executor.end(30))
     await asyncio.sleep(0)
@@ -606,7 +659,7 @@ async def test_runs_that_did_not_start_can_be_taken_back_and_never_start(make):
     bench = make(handler)
     first, second, third = a_run(), a_run(), a_run()
     for run in (first, second, third):
-        bench.executor.submit(run)
+        bench.executor.submit([run])
     await asyncio.sleep(0)
     assert bench.executor.take_waiting() == [second, third]
     assert bench.executor.waiting == 0
@@ -622,10 +675,61 @@ async def test_changed_returns_once_a_run_has_left_its_slot(make):
         await gate.wait()
 
     bench = make(handler)
-    bench.executor.submit(a_run())
+    bench.executor.submit([a_run()])
     changed = asyncio.create_task(bench.executor.changed())
     await asyncio.sleep(0)
     assert not changed.done()
     gate.set()
     await changed
     assert bench.executor.free == 1
+
+
+# --- slips of ours
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a slip"), asyncio.CancelledError()])
+@pytest.mark.parametrize("stage", ["begin", "end"])
+async def test_a_run_that_cannot_be_begun_or_settled_is_let_go_and_its_slot_goes_on(
+    make, caplog, stage, error
+):
+    async def handler(run):
+        return None
+
+    bench = make(handler)
+    first, upset, last = a_run(), a_run(), a_run()
+    (bench.upsets_begin if stage == "begin" else bench.upsets_end)[upset] = error
+    bench.executor.submit([first, upset, last])
+    await bench.outcome(last)
+    assert bench.slipped == [upset]
+    assert list(bench.outcomes) == [first, last]
+    assert (bench.executor.running, bench.executor.free) == (0, 1)
+    (record,) = caplog.records
+    assert "could not be settled and will run again" in record.getMessage()
+    assert record.exc_info[1] is error
+
+
+async def test_every_slot_is_left_after_as_many_slips_as_there_are_slots(make):
+    async def handler(run):
+        await asyncio.sleep(0)
+
+    bench = make(handler, concurrency=3)
+    upset, later = [a_run() for _ in range(3)], [a_run() for _ in range(6)]
+    bench.upsets_end = dict.fromkeys(upset, RuntimeError("a slip"))
+    bench.executor.submit(upset)
+    await bench.run(*later)
+    assert sorted(map(id, bench.slipped)) == sorted(map(id, upset))
+    assert len(bench.outcomes) == 6
+
+
+async def test_a_cut_ends_slots_that_have_slipped_too(make):
+    async def handler(run):
+        if run is not upset:
+            await asyncio.Event().wait()
+
+    bench = make(handler)
+    upset, stuck = a_run(), a_run()
+    bench.upsets_end[upset] = RuntimeError("a slip")
+    bench.executor.submit([upset, stuck])
+    await eventually(lambda: stuck in bench.started)
+    assert await bench.executor.end(0) == [stuck]
+    assert bench.slipped == [upset]

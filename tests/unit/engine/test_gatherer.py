@@ -173,13 +173,13 @@ async def test_items_added_before_the_start_leave_with_it():
     assert batches == [[1, 2]]
 
 
-async def test_an_error_costs_only_its_own_batch_and_is_logged(make, caplog):
+@pytest.mark.parametrize("error", [ValueError("no"), asyncio.CancelledError()])
+async def test_an_error_costs_only_its_own_batch_and_is_logged(make, caplog, error):
     landed = []
 
     async def flush(batch):
         if batch == ["bad"]:
-            message = "no"
-            raise ValueError(message)
+            raise error
         landed.append(batch)
 
     gatherer = make(flush, most=1)

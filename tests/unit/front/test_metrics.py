@@ -1,5 +1,6 @@
 """Sinks: what fails goes no further, and several stand behind one."""
 
+import asyncio
 import inspect
 import logging
 
@@ -64,6 +65,15 @@ def test_a_sink_that_fails_for_every_job_costs_the_log_a_few_lines(kind, caplog)
     first, *later = caplog.records
     assert "RuntimeError" in first.exc_text
     assert [record.args[0] for record in later] == [10, 100, 1_000]
+
+
+def test_a_cancellation_that_a_sink_lets_escape_is_a_failure_of_the_sink(caplog):
+    class Cancelled(NoopSink):
+        def job_outcome(self, outcome):
+            raise asyncio.CancelledError
+
+    report(Cancelled().job_outcome, OUTCOME)
+    assert levels(caplog) == [logging.ERROR]
 
 
 def test_each_method_and_each_sink_has_its_own_first_failure(caplog):

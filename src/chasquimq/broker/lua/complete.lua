@@ -1,16 +1,16 @@
 -- Remove completed entries from group and stream, and store what their handlers returned.
 -- A result is written only for an entry that was still there; lack of memory never keeps an entry.
 -- KEYS    stream events results_and_outcomes...
--- ARGV    group has_xackdel ts_ms events_cap result_ttl_s outcome_ttl_s started done values...
+-- ARGV    group has_xackdel ts_ms events_cap result_ttl_s outcome_ttl_s started done
 -- EVENTS  active completed
 -- RETURN  one number a job: 1 removed, else it was settled by someone else
 -- started and done are MessagePack arrays without inner structure. started holds groups of 6 for
--- runs that began lately: job id, name, ts, attempt, wait_ms, created_at_ms. done holds groups of 5:
--- entry id, job id, name, attempt, duration_us. With result_ttl_s = 0 there are no result keys and
--- no values; else keys stand in pairs, result then outcome, and values too: 1 or 0 for none, value.
+-- runs that began lately: job id, name, ts, attempt, wait_ms, created_at_ms. done holds groups of 6:
+-- entry id, job id, name, attempt, duration_us, value (false = none). With result_ttl_s = 0 there are
+-- no result keys; else they stand in pairs, result then outcome.
 local began, jobs = cmsgpack.unpack(started), cmsgpack.unpack(done)
 local entry_ids, removed = {}, {}
-for at = 1, #jobs, 5 do entry_ids[#entry_ids + 1] = jobs[at] end
+for at = 1, #jobs, 6 do entry_ids[#entry_ids + 1] = jobs[at] end
 -- In pieces, because `unpack` refuses some 8,000 values.
 for first = 1, #entry_ids, 1000 do
   local last = math.min(first + 999, #entry_ids)
@@ -40,19 +40,19 @@ for at = 1, #began, 6 do
   end
 end
 
+local with_value, without = 'v' .. ts_ms, 'n' .. ts_ms
 for i, was_there in ipairs(removed) do
   if was_there == 1 then
-    local at = 5 * (i - 1)
+    local at = 6 * (i - 1)
     if result_ttl_s ~= '0' then
-      local key_at, value_at = results_and_outcomes_from + 2 * (i - 1), values_from + 2 * (i - 1)
-      local has_value = ARGV[value_at] == '1'
-      if has_value then
-        redis.pcall('SET', KEYS[key_at], ARGV[value_at + 1], 'EX', result_ttl_s)
+      local key_at, value = results_and_outcomes_from + 2 * (i - 1), jobs[at + 6]
+      if value then
+        redis.pcall('SET', KEYS[key_at], value, 'EX', result_ttl_s)
       else
         -- An earlier job of the same id may have left one, which would pass for this one's.
         redis.call('DEL', KEYS[key_at])
       end
-      redis.pcall('SET', KEYS[key_at + 1], (has_value and 'v' or 'n') .. ts_ms, 'EX', outcome_ttl_s)
+      redis.pcall('SET', KEYS[key_at + 1], value and with_value or without, 'EX', outcome_ttl_s)
     end
     if events_cap ~= '0' then
       local name = jobs[at + 3]

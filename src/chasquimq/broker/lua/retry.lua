@@ -1,32 +1,52 @@
--- Put a failed delivery's next attempt in the delayed set, if the entry is still ours.
--- Safe against a concurrent claim: when another consumer has the entry, or it is gone, nothing is
--- written. The member is added before the entry goes, so that a full server loses nothing.
--- KEYS    stream delayed index events wake
--- ARGV    group consumer entry_id backoff_ms member grace_s indexed ts_ms events_cap job_id name attempt
+-- Put the next attempts of failed deliveries in the delayed set, of those whose entries are still ours.
+-- Safe against a concurrent claim: where another consumer has the entry, or it is gone, nothing is
+-- written. Members are added before entries go, so that a full server, which refuses the first of
+-- them, loses nothing.
+-- KEYS    stream delayed events wake indexes...
+-- ARGV    group consumer grace_s ts_ms events_cap moves
 -- EVENTS  retry-scheduled
--- RETURN  1 relocated, 0 the entry was already settled or belongs to another consumer
-local held = redis.call('XPENDING', stream, group, entry_id, entry_id, 1)
-if #held == 0 or held[1][2] ~= consumer then return 0 end
-
+-- RETURN  one number a move: 1 relocated, 0 the entry was already settled or belongs to another consumer
+-- moves is a MessagePack array without inner structure, groups of 7: entry id, job id, name, member,
+-- backoff_ms as text, next attempt, indexed 1/0. Indexes are in the same order.
+local asked = cmsgpack.unpack(moves)
 local time = redis.call('TIME')
-local run_at = time[1] * 1000 + math.floor(time[2] / 1000) + tonumber(backoff_ms)
-redis.call('ZADD', delayed, string.format('%.0f', run_at), member)
-redis.call('XACK', stream, group, entry_id)
-redis.call('XDEL', stream, entry_id)
-if indexed == '1' then
-  local ttl_s = math.max(1, math.floor(tonumber(backoff_ms) / 1000)) + tonumber(grace_s)
-  redis.pcall('SET', index, member, 'EX', ttl_s)
+local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
+local first = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
+local earliest, is_earlier = first and tonumber(first) or math.huge, false
+local moved, gone = {}, {}
+for at = 1, #asked, 7 do
+  local entry_id, job_id, name, member = asked[at], asked[at + 1], asked[at + 2], asked[at + 3]
+  local held = redis.call('XPENDING', stream, group, entry_id, entry_id, 1)
+  local is_ours = #held > 0 and held[1][2] == consumer
+  moved[#moved + 1] = is_ours and 1 or 0
+  if is_ours then
+    local backoff_ms = tonumber(asked[at + 4])
+    local run_at = now_ms + backoff_ms
+    redis.call('ZADD', delayed, string.format('%.0f', run_at), member)
+    gone[#gone + 1] = entry_id
+    if asked[at + 6] == 1 then
+      local ttl_s = math.max(1, math.floor(backoff_ms / 1000)) + tonumber(grace_s)
+      redis.pcall('SET', KEYS[indexes_from + #moved - 1], member, 'EX', ttl_s)
+    end
+    if run_at < earliest then earliest, is_earlier = run_at, true end
+    if events_cap ~= '0' then
+      local told = {events, 'MAXLEN', '~', events_cap, '*',
+                    'e', 'retry-scheduled', 'id', job_id, 'ts', ts_ms}
+      if name ~= '' then told[#told + 1], told[#told + 2] = 'n', name end
+      told[#told + 1], told[#told + 2] = 'attempt', asked[at + 5]
+      told[#told + 1], told[#told + 2] = 'backoff_ms', asked[at + 4]
+      redis.pcall('XADD', unpack(told))
+    end
+  end
 end
-if redis.call('ZRANK', delayed, member) == 0 and redis.pcall('LLEN', wake) == 0 then
+-- In pieces, because `unpack` refuses some 8,000 values.
+for from = 1, #gone, 1000 do
+  local to = math.min(from + 999, #gone)
+  redis.call('XACK', stream, group, unpack(gone, from, to))
+  redis.call('XDEL', stream, unpack(gone, from, to))
+end
+if is_earlier and redis.pcall('LLEN', wake) == 0 then
   redis.pcall('LPUSH', wake, '1')
   redis.call('PEXPIRE', wake, 10000)
 end
-if events_cap ~= '0' then
-  local told = {events, 'MAXLEN', '~', events_cap, '*',
-                'e', 'retry-scheduled', 'id', job_id, 'ts', ts_ms}
-  if name ~= '' then told[#told + 1], told[#told + 2] = 'n', name end
-  told[#told + 1], told[#told + 2] = 'attempt', attempt
-  told[#told + 1], told[#told + 2] = 'backoff_ms', backoff_ms
-  redis.pcall('XADD', unpack(told))
-end
-return 1
+return moved

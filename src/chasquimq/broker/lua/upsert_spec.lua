@@ -1,4 +1,4 @@
--- Store a recurring job, or store it anew; its count of fires goes on.
+-- Store a recurring job, or store it anew; its count of fires goes on, or begins anew if it is none.
 -- KEYS    repeat_set spec
 -- ARGV    spec_key next_ms blob retry job_id
 -- RETURN  1
@@ -7,5 +7,7 @@ redis.call('HSET', spec, 'spec', blob)
 redis.call('HDEL', spec, 'retry', 'job_id', 'paused')
 if retry ~= '' then redis.call('HSET', spec, 'retry', retry) end
 if job_id ~= '' then redis.call('HSET', spec, 'job_id', job_id) end
+local fired = redis.call('HGET', spec, 'fired')
+if fired and (#fired > 15 or not string.find(fired, '^%d+$')) then redis.call('HDEL', spec, 'fired') end
 redis.call('ZADD', repeat_set, next_ms, spec_key)
 return 1

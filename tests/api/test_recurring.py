@@ -1,0 +1,56 @@
+"""Recurring jobs through both doors: what may be said about them, and what is told."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from chasquimq import BackoffSpec, RepeatPattern
+
+EVERY = RepeatPattern.every(3_600_000)
+START = datetime(2090, 1, 31, 8, tzinfo=UTC)
+START_MS = int(START.timestamp() * 1_000)
+DAY_MS = 86_400_000
+
+
+@pytest.mark.parametrize(
+    "start",
+    [START_MS, START, START.astimezone(timezone(timedelta(hours=5))), START.replace(tzinfo=None)],
+    ids=["epoch-ms", "utc", "another-zone", "naive"],
+)
+async def test_a_start_and_an_end_may_be_datetimes(door, start):
+    end = start + (DAY_MS if isinstance(start, int) else timedelta(days=1))
+    await door.upsert_repeatable_job("n", 1, repeat=EVERY, start_after_ms=start, end_before_ms=end)
+    [meta] = await door.get_repeatable_jobs()
+    assert (meta.start_after_ms, meta.end_before_ms) == (START_MS, START_MS + DAY_MS)
+    assert meta.next_fire_ms == START_MS + 3_600_000
+
+
+@pytest.mark.parametrize("name", ["start_after_ms", "end_before_ms"])
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [("2090-01-31", TypeError), (1.5, TypeError), (timedelta(days=1), TypeError), (-1, ValueError)],
+)
+async def test_a_bound_that_is_no_instant_is_refused_by_its_name(door, name, value, error):
+    with pytest.raises(error, match=name):
+        await door.upsert_repeatable_job("n", 1, repeat=EVERY, **{name: value})
+    assert await door.get_repeatable_jobs() == []
+
+
+async def test_what_fires_take_along_can_be_seen_in_the_list(door):
+    backoff = BackoffSpec.exponential(100, max_ms=5_000)
+    await door.upsert_repeatable_job(
+        "digest", 1, repeat=EVERY, attempts=5, backoff=backoff, job_id="daily"
+    )
+    [meta] = await door.get_repeatable_jobs()
+    assert (meta.attempts, meta.backoff, meta.job_id) == (5, backoff, "daily")
+    await door.upsert_repeatable_job("digest", 1, repeat=EVERY)
+    [meta] = await door.get_repeatable_jobs()
+    assert (meta.attempts, meta.backoff, meta.job_id) == (None, None, None)
+
+
+async def test_what_is_stored_in_other_words_keeps_the_key_that_was_written(door):
+    job = await door.add("n", 1, repeat=RepeatPattern.cron("@midnight"))
+    [meta] = await door.get_repeatable_jobs()
+    assert meta.key == job.id == "n::cron:@midnight:UTC"
+    assert meta.pattern == RepeatPattern.cron("0 0 * * *")
+    assert await door.remove_repeatable_by_key(job.id)
