@@ -10,7 +10,7 @@ from bench.spark.handlers import nothing_at_all
 from chasquimq.broker import stream
 from chasquimq.broker.blocking import BlockingConnection
 from chasquimq.broker.options import ConnectionOptions
-from chasquimq.broker.stream import Completion, Delivery, ResultKeeping, Started, Telling
+from chasquimq.broker.stream import Completion, Delivery, ResultKeeping, StartedRow, Telling
 from chasquimq.broker.url import parse_url
 from chasquimq.clock import SYSTEM_CLOCK
 from chasquimq.config import ConsumerConfig
@@ -51,13 +51,13 @@ def main(url: str, queue: str, consumer: str) -> None:
     connection.close()
 
 
-def _run(delivery: Delivery) -> tuple[Started, Completion]:
+def _run(delivery: Delivery) -> tuple[StartedRow, Completion]:
     envelope = decode(delivery.data or b"")
     now_ms, began_us = SYSTEM_CLOCK.now_ms(), SYSTEM_CLOCK.monotonic_us()
     nothing_at_all(envelope)
     took_us = SYSTEM_CLOCK.monotonic_us() - began_us
     wait_ms = max(0, now_ms - envelope.created_at_ms)
-    began = Started(envelope.id, delivery.name, now_ms, 1, wait_ms, envelope.created_at_ms)
+    began = (envelope.id, delivery.name, now_ms, 1, wait_ms, envelope.created_at_ms)
     return began, Completion(delivery.entry_id, envelope.id, delivery.name, 1, took_us)
 
 

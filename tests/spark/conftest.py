@@ -18,6 +18,8 @@ def java(tmp_path_factory):
         pytest.skip(reason)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_HOME", str(home_without_zip(tmp_path_factory.mktemp("spark-home"))))
+        # Each of some hundred processes of Python would compile what it imports.
+        patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
         yield
 
 

@@ -69,36 +69,24 @@ def test_a_new_stream_begins_with_what_comes_after_it_started(tell, stream, to_p
     assert lake() == [6, 7, 8, 9]
 
 
-def test_events_trimmed_unread_end_the_query_with_what_is_missing(
-    tell, trim, stream, to_parquet, queue_name
+def test_trimming_what_was_read_is_no_loss_and_what_was_not_ends_the_query_or_is_noted(
+    spark, tmp_path, tell, trim, stream, to_parquet, lake, queue_name
 ):
-    tell(1, 10)
+    tell(1, 5)
     to_parquet(stream(startingOffsets="earliest"))
+    tell(6, 10)
+    trim(5)
+    to_parquet(stream(startingOffsets="earliest"))
+    assert lake() == list(range(1, 11))
+
     tell(11, 40)
     trim(5)
     words = rf"queue '{queue_name}': 25 events after 1010-0 are missing, trimmed unread"
     with pytest.raises(StreamingQueryException, match=words):
         to_parquet(stream(startingOffsets="earliest"))
 
-
-def test_trimming_what_was_read_is_no_loss(tell, trim, stream, to_parquet, lake):
-    tell(1, 10)
-    to_parquet(stream(startingOffsets="earliest"))
-    tell(11, 20)
-    trim(10)
-    to_parquet(stream(startingOffsets="earliest"))
-    assert lake() == list(range(1, 21))
-
-
-def test_a_row_stands_for_what_is_missing_if_loss_is_accepted(
-    spark, tmp_path, tell, trim, stream, to_parquet, lake
-):
-    tell(1, 10)
-    to_parquet(stream(startingOffsets="earliest"))
-    tell(11, 40)
-    trim(5)
+    # A row stands for what is missing if loss is accepted.
     to_parquet(stream(startingOffsets="earliest", failOnDataLoss="false", maxOffsetsPerTrigger="3"))
-
     assert lake() == [*range(1, 11), *range(36, 41)]
     [gap] = spark.read.parquet(str(tmp_path / "lake")).where("event = 'data-loss'").collect()
     assert (gap.entry_id, gap.lost) == ("1010-0", 25)

@@ -6,6 +6,7 @@ killed in the midst of it, twice, and a third one ends what is left.
 
 import asyncio
 import contextlib
+import os
 import re
 import threading
 from collections import Counter
@@ -19,6 +20,7 @@ from chasquimq.wire.event import event_fields
 from chasquimq.wire.ids import _Mint
 from chasquimq.wire.keys import QueueKeys
 from tests.support import spark_driver
+from tests.support.batches import MADE
 from tests.support.eventually import eventually_sync
 from tests.support.raw_queue import RawQueue
 from tests.support.spark import DRIVER_MARKS, SMALL
@@ -28,13 +30,13 @@ pytestmark = [pytest.mark.timeout(1_200), *DRIVER_MARKS]
 
 CONFIG = SMALL | {"spark.master": "local[6,2]"}
 
-# Small batches, so that one of them is under way whenever something else has come to its moment.
-EVENTS, IN_A_BATCH = 3_000, 20
+# Small batches, and always some to come, so that one of them is under way whenever something else
+# has come to its moment.
+IN_A_BATCH, AHEAD = 20, 5
 ROWS = 6_000
 JOBS = 600
 BATCHED = 60
 LIVES, LIVES_BEGAN_MS = 40, 1_769_853_590_000
-MADE = ("runs", "jobs", "minutes", "hours", "days", "failures")
 # How far `process_batch` is, and which table the pipeline writes, when a driver is killed.
 MOMENTS = (("after", "bronze"), ("before", "jobs"))
 # What a slot may have in hand: what runs, and what it read ahead.
@@ -53,13 +55,16 @@ class World:
         self.lake, self.checkpoint, self.out, self.tables = (
             folder / each for each in ("lake", "checkpoint", "out", "tables")
         )
+        self.events = 0
 
-    def tell(self, part):
-        """A third of the events."""
+    def tell(self):
+        """More events, if few batches of them are to come."""
+        wanted = (self.batches() + AHEAD) * IN_A_BATCH
         pipe = self.client.pipeline(transaction=False)
-        for number in range(part * EVENTS // 3, (part + 1) * EVENTS // 3):
+        for number in range(self.events, wanted):
             pipe.xadd(QueueKeys(self.told).events, {"e": "active", "attempt": number})
         pipe.execute()
+        self.events = max(self.events, wanted)
 
     def tell_lives(self):
         """The events of some jobs over two hours, some of which fail."""
@@ -80,7 +85,7 @@ class World:
         pipe.execute()
 
     def fill(self):
-        self.tell(0)
+        self.tell()
         self.tell_lives()
         with self.queue(self.worked) as queue:
             queue.add_bulk([{"name": "n", "data": n, "job_id": f"j{n}"} for n in range(JOBS)])
@@ -168,8 +173,12 @@ def everything(world, driver, part, hangs, table):
     driver.order("fleet", queue=world.worked, **facts)
     driver.until(lambda: any(run["number"] >= runs for run in world.runs()))
     driver.order("pipeline", queue=world.lived, url=world.url, lake=str(world.tables))
-    world.tell(part + 1)
-    driver.until(lambda: world.is_written(table) and world.planned() > world.batches())
+
+    def has_come_to_its_moment():
+        world.tell()
+        return world.is_written(table) and world.planned() > world.batches()
+
+    driver.until(has_come_to_its_moment)
 
 
 def test_a_driver_killed_twice_in_the_midst_of_everything_loses_and_doubles_nothing(
@@ -183,25 +192,36 @@ def test_a_driver_killed_twice_in_the_midst_of_everything_loses_and_doubles_noth
         assert world.sunk_rows() < ROWS
         assert len({run["number"] for run in world.runs()}) < JOBS
 
-    world.client.delete(f"hold-{world.worked}")
     last = start_driver(CONFIG)
-    every_event_is_in_the_lake_once(world, last)
-    every_row_is_a_job_once(world, last)
-    every_job_has_run_and_only_those_in_hand_twice(world, last)
+    with ordinary_worker(world):
+        what_is_left(world, last)
+        every_event_is_in_the_lake_once(world, last)
+        every_row_is_a_job_once(world, last)
+        every_job_has_run_and_only_those_in_hand_twice(world, last)
     every_job_of_the_batch_is_in_its_table_once(world, last)
     the_pipeline_has_every_event_once_and_the_same_tables(world, last)
 
 
+def what_is_left(world, driver):
+    """All at the same time again; the fleet shares its queue with an ordinary worker."""
+    killed = {run["pid"] for run in world.runs()} - {os.getpid()}
+    driver.order("events", queue=world.told, url=world.url, lake=str(world.lake),
+                 checkpoint=str(world.checkpoint), in_a_batch=world.events,
+                 available_now=True)  # fmt: skip
+    driver.order("jobs", queue=world.sunk, url=world.url, rows=ROWS)
+    driver.order("fleet", queue=world.worked, url=world.url, until_idle=True)
+    driver.order("pipeline", queue=world.lived, url=world.url, lake=str(world.tables))
+    driver.until(lambda: {run["pid"] for run in world.runs()} - killed > {os.getpid()})
+    world.client.delete(f"hold-{world.worked}")
+
+
 def every_event_is_in_the_lake_once(world, driver):
-    driver.order("events", queue=world.told, url=world.url, in_a_batch=EVENTS, available_now=True,
-                 lake=str(world.lake), checkpoint=str(world.checkpoint))  # fmt: skip
     driver.until_done("events")
     numbers = driver.ask("numbers", path=str(world.lake), column="attempt")
-    assert Counter(numbers) == dict.fromkeys(range(EVENTS), 1)
+    assert Counter(numbers) == dict.fromkeys(range(world.events), 1)
 
 
 def every_row_is_a_job_once(world, driver):
-    driver.order("jobs", queue=world.sunk, url=world.url, rows=ROWS)
     driver.until_done("jobs")
     entries = world.client.xrange(QueueKeys(world.sunk).stream)
     numbers = Counter(unpack(decode(fields[b"d"]).payload)["n"] for _, fields in entries)
@@ -209,10 +229,8 @@ def every_row_is_a_job_once(world, driver):
 
 
 def every_job_has_run_and_only_those_in_hand_twice(world, driver):
-    """The third driver takes the fleet up, beside an ordinary worker of the same group."""
-    with ordinary_worker(world), world.queue(world.worked) as queue:
-        driver.order("fleet", queue=world.worked, url=world.url, until_idle=True)
-        driver.until_done("fleet")
+    driver.until_done("fleet")
+    with world.queue(world.worked) as queue:
         eventually_sync(lambda: queue.counts().waiting + queue.counts().active == 0)
         assert queue.get_job_result_bulk([f"j{n}" for n in range(JOBS)]) == [
             2 * n for n in range(JOBS)
@@ -236,14 +254,13 @@ def every_job_of_the_batch_is_in_its_table_once(world, driver):
 
 def the_pipeline_has_every_event_once_and_the_same_tables(world, driver):
     """The first driver was at a write of bronze, the second at one of silver."""
-    told = {"queue": world.lived, "url": world.url, "lake": str(world.tables)}
-    driver.order("pipeline", **told)
+    lake = str(world.tables)
     driver.until_done("pipeline")
-    piecewise = driver.ask("tables", lake=told["lake"], names=["bronze", *MADE])
+    piecewise = driver.ask("tables", lake=lake, names=["bronze", *MADE])
     in_bronze = Counter(re.search(r"entry_id='([^']+)'", row)[1] for row in piecewise.pop("bronze"))
     entries = world.client.xrange(QueueKeys(world.lived).events)
     assert in_bronze == {entry_id.decode(): 1 for entry_id, _ in entries}
     assert len(piecewise["jobs"]) == LIVES
-    driver.order("rebuild", **told)
+    driver.order("rebuild", lake=lake)
     driver.until_done("rebuild")
-    assert driver.ask("tables", lake=told["lake"], names=MADE) == piecewise
+    assert driver.ask("tables", lake=lake, names=MADE) == piecewise

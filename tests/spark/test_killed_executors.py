@@ -13,16 +13,21 @@ from chasquimq.wire.envelope import decode
 from chasquimq.wire.keys import QueueKeys
 from tests.support import spark_driver
 from tests.support.raw_queue import RawQueue
-from tests.support.spark import DRIVER_MARKS, SMALL
+from tests.support.spark import DRIVER_MARKS, QUICK_JAVA, SMALL
 from tests.support.spark_process import spark_processes
 
 # The first waits for the cluster, on a machine that may be busy.
 pytestmark = [pytest.mark.timeout(1_200), *DRIVER_MARKS]
 
 # Executors in processes of their own, on workers that could hold twice as much.
-CLUSTER = {"spark.master": "local-cluster[2,1,1024]", "spark.executor.memory": "512m"}
+CLUSTER = {
+    "spark.master": "local-cluster[2,1,1024]",
+    "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": QUICK_JAVA,
+}
 EXECUTOR = "CoarseGrainedExecutorBackend"
-PYTHON = "pyspark.daemon"
+# Servers of Python processes: ours for tasks, and those of Spark for plans.
+PYTHON = "spark.daemon pyspark."
 
 EVENTS, IN_A_BATCH = 3_000, 500
 ROWS = 6_000

@@ -13,12 +13,6 @@ from tests.support.spark import DRIVER_MARKS, SMALL
 pytestmark = [*DRIVER_MARKS, pytest.mark.usefixtures("java")]
 
 
-@pytest.fixture(autouse=True)
-def as_users_have_it(monkeypatch):
-    """Without what makes the other tests start quicker."""
-    monkeypatch.delenv("SPARK_HOME", raising=False)
-
-
 CONF = [f"--conf={name}={value}" for name, value in SMALL.items()]
 
 
@@ -29,10 +23,14 @@ def test_a_stream_goes_on_until_ctrl_c_and_tells_what_it_did(server, queue, queu
          "--redis-url", server.url, "--json", *CONF],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
     ) as process:  # fmt: skip
-        told = process.stderr.readline()
+        told = [process.stderr.readline() for _ in range(3)]
         process.send_signal(signal.SIGINT)
         done, rest = process.communicate(timeout=60)
-    assert told == "chasqui: 1 events, 1 buckets and 1 hours recomputed\n", rest
+    assert told == [
+        "chasqui: starting Spark, which takes some seconds\n",
+        f"chasqui: taking in the events of {queue_name}, until Ctrl+C\n",
+        "chasqui: 1 event, 1 bucket and 1 hour recomputed\n",
+    ], rest
     assert (process.returncode, rest) == (0, "")
     assert json.loads(done)["events"] == 1
 
@@ -47,16 +45,16 @@ spark = builder.getOrCreate()
 url, queue = sys.argv[2:]
 jobs = spark.range(3).write.format("chasquimq").option("redis_url", url).option("queue", queue)
 jobs.mode("append").save()
-frames = {}
-for name in ["events", "jobs", "delayed", "dlq", "schedules", "results"]:
-    frame = spark.read.format("chasquimq_" + name).option("redis_url", url).option("queue", queue)
-    frames[name] = frame.load()
-print(json.dumps([frames["jobs"].count(), {name: frames[name].columns[1] for name in frames}]))
+jobs = spark.read.format("chasquimq_jobs").option("redis_url", url).option("queue", queue)
+print(jobs.load().count())
 """
 
 
-def test_formats_are_found_by_name_wherever_the_package_is_installed(server, queue_name):
-    """In a session of its own, where nobody registered anything."""
+def test_formats_are_found_by_name_wherever_the_package_is_installed(
+    server, queue_name, monkeypatch
+):
+    """In a session of its own, where nobody registered anything, and Spark is as users have it."""
+    monkeypatch.delenv("SPARK_HOME", raising=False)
     command = [sys.executable, "-c", UNREGISTERED, json.dumps(SMALL), server.url, queue_name]
     # Spark asks the Python that it finds, else the one that it is told of: here, this one.
     env = os.environ | {"PYSPARK_PYTHON": sys.executable}
@@ -64,9 +62,16 @@ def test_formats_are_found_by_name_wherever_the_package_is_installed(server, que
         command, capture_output=True, text=True, timeout=200, check=False, env=env
     )
     assert done.returncode == 0, done.stderr
-    count, second_columns = json.loads(done.stdout.splitlines()[-1])
-    assert count == 3
-    assert second_columns == {
-        "events": "entry_id", "jobs": "entry_id", "delayed": "job_id", "dlq": "dlq_id",
-        "schedules": "key", "results": "job_id",
-    }  # fmt: skip
+    assert done.stdout.splitlines()[-1] == "3"
+
+
+def test_why_spark_does_not_start_is_said_in_a_line(server, queue_name):
+    done = subprocess.run(
+        [sys.executable, "-m", "chasquimq", "pipeline", "run", queue_name,
+         "--redis-url", server.url, "--conf", "spark.master=nonsense"],
+        capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (1, "")
+    began, reason = done.stderr.splitlines()
+    assert began == "chasqui: starting Spark, which takes some seconds"
+    assert reason.startswith("chasqui: Spark could not start: Master must either be yarn or start")

@@ -14,25 +14,16 @@ from chasquimq.pipeline import Pipeline, Slo, Triage
 from chasquimq.pipeline.steps import Steps
 from chasquimq.pipeline.tables import TABLES
 from chasquimq.wire.keys import QueueKeys
-from tests.support.batches import Batches
+from tests.support.batches import content
 from tests.support.spark import SPARK_MARKS
 from tests.support.story import some
-from tests.support.told import a_run
-from tests.support.told import told as an_event
 
 pytestmark = SPARK_MARKS
-
-MADE = ("runs", "jobs", "minutes", "hours", "days", "failures")
 
 
 @pytest.fixture
 def pipeline(spark, tmp_path):
     return Pipeline(str(tmp_path / "lake"), spark=spark, slo=Slo(within_ms=30_000))
-
-
-def content(pipeline, names=MADE):
-    """All rows of tables, in an order that does not depend on files."""
-    return {name: sorted(map(str, pipeline.table(name).collect())) for name in names}
 
 
 def told(server, queue_name):
@@ -135,8 +126,8 @@ def check_the_report(pipeline):
     assert pipeline.summary(["another"]).total.arrivals == 0
 
 
-def test_a_run_killed_between_bronze_and_silver_ends_as_if_it_had_not_been(
-    server, queue_name, pipeline, play, monkeypatch, tmp_path, spark
+def test_what_bronze_has_outlives_a_kill_and_a_trim_and_what_is_trimmed_unread_is_told(
+    server, queue_name, pipeline, play, monkeypatch
 ):
     play([*some("ok", 3), *some("broken", 1)])
     with monkeypatch.context() as patch:
@@ -153,6 +144,7 @@ def test_a_run_killed_between_bronze_and_silver_ends_as_if_it_had_not_been(
     assert content(pipeline, ("bronze", "batches")) == kept
     outcomes = pipeline.table("jobs").groupBy("outcome").count().collect()
     assert sorted(map(tuple, outcomes)) == [("completed", 3), ("dead", 1)]
+    trimmed_unread_they_end_a_run_or_are_noted_as_a_gap(server, queue_name, pipeline, play)
 
 
 def killed(*_):
@@ -160,9 +152,7 @@ def killed(*_):
     raise OSError(msg)
 
 
-def test_events_trimmed_unread_end_a_run_or_are_noted_as_a_gap(server, queue_name, pipeline, play):
-    play(some("ok", 2))
-    pipeline.run([queue_name], redis_url=server.url)
+def trimmed_unread_they_end_a_run_or_are_noted_as_a_gap(server, queue_name, pipeline, play):
     play(some("ok", 3))
     server.client().xtrim(QueueKeys(queue_name).events, maxlen=4, approximate=False)
     with pytest.raises(DataLossError, match="trimmed unread"):
@@ -187,15 +177,6 @@ def test_a_table_that_was_never_written_is_empty_and_one_that_is_none_is_refused
         pipeline.run("emails")
     with pytest.raises(ConfigError, match="'yesterday' is not a day"):
         pipeline.rebuild("yesterday")
-
-
-def test_a_job_whose_producer_is_days_ahead_is_in_its_tables(spark, tmp_path):
-    """The id of the job is of a day on which there are no events."""
-    ahead = "01KGHF3M8R0000000000000000"
-    batches = Batches(spark, tmp_path)
-    batches.take(0, [an_event(0, "waiting", ahead), *a_run(5, ahead)])
-    [job] = Pipeline(str(tmp_path), spark=spark).table("jobs").collect()
-    assert (job["job_id"], job["outcome"], job["attempts"]) == (ahead, "completed", 1)
 
 
 def test_a_format_that_the_session_does_not_have_is_refused_before_anything_is_written(

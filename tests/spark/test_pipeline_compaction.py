@@ -11,13 +11,15 @@ from chasquimq.errors import ConfigError
 from chasquimq.pipeline import Compacted, Pipeline
 from chasquimq.pipeline.lake import Lake
 from chasquimq.pipeline.tables import COMPACTIONS
-from tests.support.batches import Batches, batch_key
+from chasquimq.wire.ids import _Mint
+from tests.support.batches import Batches, batch_key, content
 from tests.support.spark import SPARK_MARKS
-from tests.support.told import a_run, told
+from tests.support.told import START_MS, a_run, told
 
 pytestmark = SPARK_MARKS
 
 AT_ONCE = timedelta(0)
+DAY_MS = 86_400_000
 
 
 @pytest.fixture
@@ -88,28 +90,35 @@ def test_folders_become_one_file_and_no_row_changes_whenever_it_is_killed(
 def test_later_batches_and_a_batch_that_comes_again_find_all_that_was_gathered(
     pipeline, batches, tmp_path
 ):
-    batches.keep(0, [told(0, "waiting", "a")])
-    batches.keep(1, [told(1, "waiting", "b")])
-    newest = [*a_run(2, "a"), *a_run(3, "b", fails="no")]
-    batches.take(2, newest)
+    """Over several days; what a batch makes anew is what there is when all is made anew."""
+    long, short = ulid(0, "A"), ulid(2 * DAY_MS, "B")
+    batches.keep(0, [told(0, "waiting", long)])
+    batches.keep(1, [told(1, "waiting", "own")])
+    newest = [*a_run(2, long, fails="no"), *a_run(3, "own")]
+    batches.keep(2, newest)
     assert pipeline.compact(keep=AT_ONCE) == Compacted(gathered=2, into=1)
-    # The newest again, as after a crash, and one more.
+    # The newest again, as after a crash behind bronze; two days later others, then more of those.
     batches.take(2, newest)
-    batches.take(3, [told(9, "dlq", "b", attempt=1, reason="retries_exhausted")])
+    third_day = 2 * DAY_MS
+    batches.take(3, [*a_run(third_day, long, 2), told(third_day, "waiting", short)])
+    batches.take(4, a_run(third_day + 5, short))
     assert pipeline.compact(keep=AT_ONCE) == Compacted(gathered=2, into=1, deleted=2)
-    assert files(tmp_path).keys() == {
-        batch_key(2), batch_key(3), "compacted-00000001", "compacted-00000002"
-    }  # fmt: skip
 
-    piecewise = jobs(pipeline)
-    assert piecewise == [("a", "completed", 1), ("b", "dead", 1)]
+    piecewise = content(pipeline)
+    outcomes = pipeline.table("jobs").orderBy("job_id").select("job_id", "outcome", "attempts")
+    assert list(map(tuple, outcomes.collect())) == [
+        (long, "completed", 2), (short, "completed", 1), ("own", "completed", 1)
+    ]  # fmt: skip
+    # The day of which the last batch knew one job only.
+    [day] = pipeline.table("days").where("day = '2026-02-02'").select("runs", "completed").collect()
+    assert tuple(day) == (2, 2)
     pipeline.rebuild()
-    assert jobs(pipeline) == piecewise
+    assert content(pipeline) == piecewise
 
 
-def jobs(pipeline):
-    rows = pipeline.table("jobs").orderBy("job_id").select("job_id", "outcome", "attempts")
-    return list(map(tuple, rows.collect()))
+def ulid(ms, last):
+    """The id of a job that was made so many ms after the beginning."""
+    return _Mint().one(START_MS + ms)[:10] + f"{last:0>16}"
 
 
 def test_what_cannot_be_compacted_is_refused(spark, tmp_path, pipeline):
@@ -124,6 +133,7 @@ def test_what_cannot_be_compacted_is_refused(spark, tmp_path, pipeline):
 def test_the_command_does_it_and_tells(tmp_path):
     arguments = ["compact", "--path", str(tmp_path)]
     said = CliRunner().invoke(command_line.command, arguments)
-    assert (said.exit_code, said.output) == (0, "gathered 0 folders into 0, deleted 0\n")
+    assert (said.exit_code, said.stdout) == (0, "gathered 0 folders into 0, deleted 0\n")
+    assert said.stderr == "chasqui: gathering the folders of bronze\n"
     told = CliRunner().invoke(command_line.command, [*arguments, "--json", "--keep", "0"])
-    assert json.loads(told.output) == {"gathered": 0, "into": 0, "deleted": 0}
+    assert json.loads(told.stdout) == {"gathered": 0, "into": 0, "deleted": 0}

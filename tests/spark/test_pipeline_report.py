@@ -108,8 +108,8 @@ def test_what_is_left_out_of_a_long_list_is_said():
 def test_a_line_breaks_where_a_value_is_missing():
     frame = Frame(list("abcd"), (), axes.counts([4.0]), shown)
     drawn = over_time([Series("x", "red", [1.0, 2.0, None, 4.0])], frame, "x")
-    paths = re.findall(r'class="line red" d="([^"]*)"', drawn)
-    assert [path.count("L") for path in paths] == [1, 0]
+    paths = re.findall(r'class="line red( dot)?" d="([^"]*)"', drawn)
+    assert [(dot, path.count("L")) for dot, path in paths] == [("", 1), (" dot", 0)]
 
 
 def test_columns_stand_on_each_other():

@@ -8,6 +8,7 @@ from chasquimq.pipeline.failures import failures
 from chasquimq.pipeline.jobs import jobs
 from chasquimq.pipeline.periods import periods, rows_of
 from chasquimq.pipeline.runs import lived, runs
+from chasquimq.pipeline.steps import in_buckets, touched
 from chasquimq.pipeline.tables import BRONZE, DAYS, HOURS, MINUTES
 from tests.support.spark import SPARK_MARKS
 from tests.support.told import START, START_MS, a_run, at, frame, told
@@ -34,6 +35,11 @@ STORY = [
 ]
 
 
+def plain(frame):
+    """The same rows, computed once and not by each query over them."""
+    return frame.sparkSession.createDataFrame(frame.collect(), frame.schema)
+
+
 @pytest.fixture(scope="module")
 def kept(request):
     """`kept(events)`: bronze, runs and jobs of events."""
@@ -42,8 +48,8 @@ def kept(request):
     def make(events):
         rows = bronze.events(frame(spark, events), "b-0")
         of_jobs = lived(rows)
-        made = runs(of_jobs)
-        return rows, made, jobs(of_jobs, made)
+        made = plain(runs(of_jobs))
+        return rows, made, plain(jobs(of_jobs, made))
 
     return make
 
@@ -139,10 +145,17 @@ def test_clocks_that_differ_make_no_duration_negative(kept):
     assert picked(found, "total_ms", order=("job_id",)) == [(0,)]
 
 
+def test_a_job_whose_producer_is_days_ahead_is_found_in_its_bucket(spark):
+    """The id of the job is of a day on which there are no events."""
+    ahead = "01KGHF3M8R0000000000000000"
+    rows = bronze.events(frame(spark, [told(0, "waiting", ahead), *a_run(5, ahead)]), "b-0")
+    assert in_buckets(rows, touched(rows)).count() == 3
+
+
 def test_a_minute_counts_what_came_ran_and_ended_in_it(spark, story):
     _, made, found = story
     gaps = bronze.gaps(story[0])
-    every = periods(made, found, gaps, slo=Slo(within_ms=500, target=0.5))
+    every = plain(periods(made, found, gaps, slo=Slo(within_ms=500, target=0.5)))
     minutes = rows_of(MINUTES, every)
     counted = ("period", "arrivals", "runs", "completed", "dead", "failures", "retries")
     # The story begins a second before a minute ends.
@@ -192,7 +205,7 @@ def test_a_gap_makes_the_time_until_the_next_event_incomplete(spark, kept):
         *a_run(120_000, "b"),
         *a_run(240_000, "c"),
     ])  # fmt: skip
-    gaps = bronze.gaps(rows)
+    gaps = plain(bronze.gaps(rows))
     names = ("after_id", "from_at", "to_at", "lost")
     assert picked(gaps, *names, order=("after_id",)) == [
         (f"{START_MS + 2_000}-0", 2_000, 120_000, 25)
@@ -282,9 +295,12 @@ def test_errors_are_the_same_if_only_particulars_differ(spark):
     assert rows[4]["message"] == "job # and #"
 
 
-def test_no_window_looks_at_all_that_follows(story):
+def test_no_window_looks_at_all_that_follows(spark):
     """Spark would do so for each row: a hundred thousand events of one queue took minutes."""
-    rows, found_runs, found_jobs = story
+    rows = bronze.events(frame(spark, STORY), "b-0")
+    of_jobs = lived(rows)
+    found_runs = runs(of_jobs)
+    found_jobs = jobs(of_jobs, found_runs)
     found = periods(found_runs, found_jobs, bronze.gaps(rows), slo=Slo())
     for each in (bronze.gaps(rows), found_jobs, found):
         plan = each._jdf.queryExecution().optimizedPlan().toString().lower()  # noqa: SLF001

@@ -1,12 +1,14 @@
 """Formats are found, the server can be set once for a session, and no password is shown."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
 from chasquimq.errors import ConfigError
 from chasquimq.spark import FORMATS, register
+from chasquimq.spark.session import _defaults
 from chasquimq.spark.source import URL_SETTING
 from chasquimq.wire.keys import QueueKeys
 from tests.support.spark import SMALL, SPARK_MARKS
@@ -14,11 +16,29 @@ from tests.support.spark import SMALL, SPARK_MARKS
 pytestmark = SPARK_MARKS
 
 ROOT = Path(__file__).parents[2]
+DAEMON_SETTING, DAEMON = "spark.python.daemon.module", "chasquimq.spark.daemon"
 
 
 def test_every_format_has_a_module_by_which_it_is_found():
     modules = {path.stem.removeprefix("pyspark_") for path in ROOT.glob("src/pyspark_*.py")}
     assert modules == set(FORMATS)
+
+
+def test_tasks_are_forked_with_our_formats_loaded_unless_their_python_is_another(
+    spark, monkeypatch
+):
+    def parent_of_a_task(_):
+        import os  # noqa: PLC0415 -- in a task
+        from pathlib import Path  # noqa: PLC0415
+
+        return Path(f"/proc/{os.getppid()}/cmdline").read_text().split("\0")[1:3]
+
+    [parent] = spark.sparkContext.parallelize([0], 1).map(parent_of_a_task).collect()
+    assert parent == ["-m", DAEMON]
+    for python, daemon in ((sys.executable, DAEMON), ("/another/python", None)):
+        monkeypatch.setenv("PYSPARK_PYTHON", python)
+        assert _defaults({"spark.master": "local[1]"}, None).get(DAEMON_SETTING) == daemon
+    assert DAEMON_SETTING not in _defaults({"spark.master": "spark://host:7077"}, None)
 
 
 @pytest.fixture

@@ -152,9 +152,9 @@ def _line(each: Series, frame: Frame) -> list[str]:
         for at, value in enumerate(each.values)
     ]
     return [
-        f'<path class="line {each.colour}" d="M'
-        + "L".join(f"{x:.1f} {y:.1f}" for x, y in piece)
         # A line of no length is drawn as the dot that its round ends make.
+        f'<path class="line {each.colour}{" dot" if len(piece) == 1 else ""}" d="M'
+        + "L".join(f"{x:.1f} {y:.1f}" for x, y in piece)
         + ("h0" if len(piece) == 1 else "")
         + '"/>'
         for piece in _pieces(points)

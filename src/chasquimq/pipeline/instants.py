@@ -12,7 +12,10 @@ HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
 BUCKET_MS = 10 * MINUTE_MS
 
-_OTHER_BUCKETS = 64
+OTHER_BUCKETS = "id-"
+"""How the names of buckets begin that tell no time."""
+
+_MANY_OTHERS = 64
 _ULID = "^[0-7][0-9A-HJKMNP-TV-Z]{25}$"
 # Crockford's alphabet leaves out I, L, O and U; `conv` counts without gaps.
 _CROCKFORD = "ABCDEFGHJKMNPQRSTVWXYZ"
@@ -43,7 +46,7 @@ def bucket(job_id: Column) -> Column:
     """
     made_at = ulid_time(job_id)
     by_time = F.concat(hour(made_at), F.lit("-"), _two(_within(made_at, HOUR_MS, MINUTE_MS, 10)))
-    by_hash = F.concat(F.lit("id-"), _two(F.pmod(F.crc32(job_id), F.lit(_OTHER_BUCKETS))))
+    by_hash = F.concat(F.lit(OTHER_BUCKETS), _two(F.pmod(F.crc32(job_id), F.lit(_MANY_OTHERS))))
     return F.when(made_at.isNotNull(), by_time).when(job_id.isNotNull(), by_hash)
 
 

@@ -6,15 +6,17 @@ is.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
 
 from chasquimq.errors import ConfigError
+from chasquimq.pipeline.folders import EVERY
 from chasquimq.pipeline.places import resolved
-from chasquimq.pipeline.tables import BRONZE, COMPACTIONS, Table
+from chasquimq.pipeline.tables import BATCHES, BRONZE, COMPACTIONS, Table
 
 COMPACTED = "compacted-"
 """What the names of folders begin with that were gathered from several."""
@@ -23,6 +25,9 @@ Folder = tuple[str, str, str]
 """A folder of bronze: day, queue, batch."""
 
 _SEPARATOR = "\x1f"
+
+# One task writes so many in less time than it takes to plan and start several.
+_FEW = 10_000
 
 
 def one_of(folders: Sequence[Folder]) -> Column:
@@ -66,46 +71,56 @@ class Lake:
         """The path of something in it."""
         return f"{self.path}/{name}"
 
-    def read(self, table: Table) -> DataFrame:
+    def read(self, table: Table, **folders: str) -> DataFrame:
         """All rows that count; none if it was never written.
 
         With the columns of this version: one that an older version did not write is null. Of bronze
         what the newest compaction says, so a reader sees a folder before or after it was gathered,
-        never both.
+        never both. `folders`, by the column that they are of, are patterns: others are not listed,
+        where the format is one of folders, so say the same in a condition, too.
         """
         if table is not BRONZE:
-            return self.read_all(table)
+            return self.read_all(table, **folders)
         # Which folders count is asked before they are listed. The other way round, a compaction in
         # between would be heeded by a listing that lacks what it made, and neither would be read.
         counts = self._counting()
-        return self.read_all(table).where(counts)
+        return self.read_all(table, **folders).where(counts)
 
-    def read_all(self, table: Table) -> DataFrame:
+    def read_all(self, table: Table, **folders: str) -> DataFrame:
         """All rows of all folders, even of those that do not count."""
-        rows = self._found(table)
+        rows = self._found(table, folders)
         return self.spark.createDataFrame([], table.schema) if rows is None else rows
 
-    def _found(self, table: Table) -> DataFrame | None:
-        """All rows; None if it was never written, which costs no job of Spark."""
-        reader = self.spark.read.format(self._format)
+    def batch(self, key: str) -> Row | None:
+        """What is noted of a batch that bronze holds whole; None if it does not."""
+        found = self._found(BATCHES, {"batch": key})
+        rows = [] if found is None else found.where(F.col("batch") == key).collect()
+        return rows[0] if rows else None
+
+    def _found(
+        self, table: Table, folders: Mapping[str, str] = MappingProxyType({})
+    ) -> DataFrame | None:
+        """All rows; None if there is no such folder, which costs no job of Spark."""
+        root = self.where(table.name)
+        reader, path = self.spark.read.format(self._format), root
         if self._format == "parquet":
             # Else Spark would guess, and take the day or a queue named 7 for something else.
-            reader = reader.schema(table.schema)
+            reader = reader.schema(table.schema).option("basePath", root)
+            path += _below(table, folders)
         try:
-            frame = reader.load(self.where(table.name))
-            return table.padded(frame)
+            return table.padded(reader.load(path))
         except AnalysisException as error:
             if error.getCondition() not in {"PATH_NOT_FOUND", "DELTA_TABLE_NOT_FOUND"}:
                 raise
             return None
 
-    def replace(self, table: Table, rows: DataFrame) -> None:
-        """Write rows; folders that they are in are replaced, all others stay."""
-        self._write(table, rows, "dynamic")
+    def replace(self, table: Table, rows: DataFrame, *, at_most: int | None = None) -> None:
+        """Write rows, `at_most` so many; folders that they are in are replaced, all others stay."""
+        self._write(table, rows, "dynamic", at_most)
 
-    def replace_all(self, table: Table, rows: DataFrame) -> None:
+    def replace_all(self, table: Table, rows: DataFrame, *, at_most: int | None = None) -> None:
         """Write rows; nothing else is left of the table."""
-        self._write(table, rows, "static")
+        self._write(table, rows, "static", at_most)
 
     def delete(self, file_url: str) -> None:
         """Delete the folder that a file is in, if it is still there; `ConfigError` if it stays."""
@@ -154,8 +169,21 @@ class Lake:
         found = json.loads(lines[0]["value"])["id"]
         return str(found)
 
-    def _write(self, table: Table, rows: DataFrame, mode: str) -> None:
+    def _write(self, table: Table, rows: DataFrame, mode: str, at_most: int | None) -> None:
         # One file in each folder. Bronze is written as it is read: its batch is what is large.
-        gathered = rows if table is BRONZE else rows.repartition(*table.partitions)
+        if table is BRONZE:
+            gathered = rows
+        elif at_most is not None and at_most <= _FEW:
+            gathered = rows.coalesce(1)
+        else:
+            gathered = rows.repartition(*table.partitions)
         writer = gathered.write.format(self._format).partitionBy(*table.partitions)
         writer.mode("overwrite").option("partitionOverwriteMode", mode).save(self.where(table.name))
+
+
+def _below(table: Table, folders: Mapping[str, str]) -> str:
+    """The path of some folders below that of their table; no deeper than what is asked for."""
+    levels = [(column, folders.get(column, EVERY)) for column in table.partitions]
+    while levels and levels[-1][1] == EVERY:
+        levels.pop()
+    return "".join(f"/{column}={pattern}" for column, pattern in levels)

@@ -78,15 +78,17 @@ class Pipeline:
         max_events: int = 200_000,
         fail_on_data_loss: bool = True,
         on_batch: Callable[[Done], None] | None = None,
+        on_step: Callable[[str], None] | None = None,
     ) -> Done:
         """Take in all events there are now, and return; what was taken in before is not read again.
 
+        `on_step` is told, in words, what begins within a batch, `on_batch` what a batch has done.
         In batches of `max_events` at most, each of them whole or not at all. Raises `QualityError`
         before a table would be written that breaks its promises, and `DataLossError` if events were
         trimmed before they were read, or notes that in `gaps` and goes on without
         `fail_on_data_loss`. Either way the next run begins with the batch that broke off.
         """
-        steps = Steps(self._lake.path, self._format, self._slo, on_batch)
+        steps = self._steps(on_batch, on_step)
         options = self._options(queues, redis_url, max_events, fail_on_data_loss=fail_on_data_loss)
         query = self._start(options, steps)
         _await(query, steps)
@@ -103,18 +105,24 @@ class Pipeline:
         on_batch: Callable[[Done], None] | None = None,
     ) -> "Streaming":
         """The same for ever, looking for new events `every` so often; returns at once."""
-        steps = Steps(self._lake.path, self._format, self._slo, on_batch)
+        steps = self._steps(on_batch)
         options = self._options(queues, redis_url, max_events, fail_on_data_loss=fail_on_data_loss)
         return Streaming(self._start(options, steps, every), steps)
 
-    def rebuild(self, first_day: str | None = None, last_day: str | None = None) -> Done:
+    def rebuild(
+        self,
+        first_day: str | None = None,
+        last_day: str | None = None,
+        *,
+        on_step: Callable[[str], None] | None = None,
+    ) -> Done:
         """Make silver and gold anew from bronze; the server is not asked.
 
         Of every job that has an event in these days, both included (`2026-01-31`, in UTC); of all
         jobs if neither is given, and then nothing else is left of the tables. For a new version of
         the transforms, another SLO, or tables that somebody has damaged.
         """
-        steps = Steps(self._lake.path, self._format, self._slo)
+        steps = self._steps(on_step=on_step)
         all_events = self._lake.read(BRONZE)
         if first_day is None and last_day is None:
             return steps.rebuild(self._lake, EVERYTHING, all_events)
@@ -161,6 +169,14 @@ class Pipeline:
         """The report: one page of HTML that loads nothing."""
         found = self.summary(queues, first_day=first_day, last_day=last_day)
         return page(found, title=title, made_at_ms=SYSTEM_CLOCK.now_ms())
+
+    def _steps(
+        self,
+        on_batch: Callable[[Done], None] | None = None,
+        on_step: Callable[[str], None] | None = None,
+    ) -> Steps:
+        where = self._lake.path, self._format, self._slo
+        return Steps(*where, on_batch=on_batch, on_step=on_step)
 
     def _options(
         self,

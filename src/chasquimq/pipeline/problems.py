@@ -15,7 +15,10 @@ from chasquimq.errors import BackfillError, ChasquiError
 _OURS = re.compile(r"chasquimq\.(?:errors\.)?(\w+Error): ([^\n]*?) \[CMQ-\d+\]")
 _A_ROW = re.compile(r"^ValueError: ([^\n]+)$", re.MULTILINE)
 _CODES = re.compile(r"^\[[A-Z_.]+\] |\s*SQLSTATE: \w+.*$")
-_RAISED = re.compile(r"^(?:: )?(?:[\w$]+\.)+[\w$]+(?:Exception|Error): ([^\n]*[^\s])", re.MULTILINE)
+_RAISED = re.compile(
+    r'^(?:: |Exception in thread "[^"]*" )?(?:[\w$]+\.)+[\w$]+(?:Exception|Error): ([^\n]*[^\s])',
+    re.MULTILINE,
+)
 _QUERY = re.compile(r"^Query \[id = .*?\] terminated with exception: ")
 _CLASS = re.compile(r"^(?:Caused by: )?(?:[\w$]+\.)+[\w$]+(?:Exception|Error): ")
 
@@ -44,8 +47,18 @@ def in_a_line(error: Exception) -> str:
 
     In a batch of ours it is the end of a trace of Python's, within what Spark makes of it.
     """
-    raised = _RAISED.findall(str(error))
-    return _CODES.sub("", raised[-1]) if raised else _QUERY.sub("", first_line(error))
+    return last_raised(str(error)) or _QUERY.sub("", first_line(error))
+
+
+def has_no_java(error: Exception) -> bool:
+    """Whether Java ended before Spark could start in it."""
+    return isinstance(error, PySparkException) and error.getCondition() == "JAVA_GATEWAY_EXITED"
+
+
+def last_raised(text: str) -> str | None:
+    """What the last error in a text of Java's says, without Spark's own codes; None without one."""
+    raised = _RAISED.findall(text)
+    return _CODES.sub("", raised[-1]) if raised else None
 
 
 def first_line(error: Exception) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, timedelta
 from typing import Self
 
 from pyspark.sql import Column
@@ -68,3 +68,11 @@ class Scope:
 
 EVERYTHING = Scope(None)
 """All folders."""
+
+
+def day_before(day: str) -> str:
+    """The day before one such as `2026-01-31`; empty, which is before all, if it is none."""
+    try:
+        return (date.fromisoformat(day) - timedelta(days=1)).isoformat()
+    except (ValueError, OverflowError):  # of an id of a year that no calendar has
+        return ""

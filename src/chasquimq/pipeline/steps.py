@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
 
-from chasquimq.pipeline import bronze, instants, quality
+from chasquimq.pipeline import bronze, folders, instants, quality
 from chasquimq.pipeline.failures import failures
+from chasquimq.pipeline.instants import OTHER_BUCKETS
 from chasquimq.pipeline.jobs import jobs
 from chasquimq.pipeline.lake import Lake
 from chasquimq.pipeline.periods import UNITS, periods, rows_of
 from chasquimq.pipeline.runs import lived, runs
-from chasquimq.pipeline.scope import EVERYTHING, Scope
+from chasquimq.pipeline.scope import EVERYTHING, Scope, day_before
 from chasquimq.pipeline.slo import Slo
 from chasquimq.pipeline.tables import (
     BATCHES,
@@ -64,14 +65,22 @@ class Steps:
     """
 
     def __init__(
-        self, path: str, file_format: str, slo: Slo, on_batch: Callable[[Done], None] | None = None
+        self,
+        path: str,
+        file_format: str,
+        slo: Slo,
+        *,
+        on_batch: Callable[[Done], None] | None = None,
+        on_step: Callable[[str], None] | None = None,
     ) -> None:
-        """Nothing is done yet."""
+        """Nothing is done yet. `on_step` is told in words what begins, `on_batch` what was done."""
         self._path = path
         self._format = file_format
         self._slo = slo
         self._on_batch = on_batch
+        self._on_step = on_step or (lambda _: None)
         self.query_name = f"chasquimq-pipeline-{zlib.crc32(path.encode()):08x}"
+        self._query = ""  # the id of the one query that these steps are of, once it is known
         self.total = Done()
         self.failure: Exception | None = None
         """What ended the query; Spark itself keeps only the text of it."""
@@ -81,7 +90,8 @@ class Steps:
         try:
             # The batch's own session: the one that started the query may be in another process.
             lake = Lake(batch.sparkSession, self._path, self._format)
-            done = self.take_in(lake, batch, f"{lake.query_id()[:8]}-{number:08d}")
+            self._query = self._query or lake.query_id()[:8]
+            done = self.take_in(lake, batch, f"{self._query}-{number:08d}")
         except Exception as error:
             self.failure = error
             raise
@@ -93,64 +103,68 @@ class Steps:
 
     def take_in(self, lake: Lake, batch: DataFrame, key: str) -> Done:
         """Take a batch with this key through all tables."""
-        told = self.write_bronze(lake, batch, key)
-        rows = lake.read(BRONZE).where(F.col("batch") == key)
+        self._on_step("reading events into bronze")
+        told, rows = self.write_bronze(lake, batch, key)
         done = self.rebuild(lake, touched(rows), rows) if told.events else Done()
         return Done(1, told.events, told.lost, done.buckets, done.hours)
 
-    def write_bronze(self, lake: Lake, batch: DataFrame, key: str) -> Done:
-        """Keep the events of a batch, unless that is done."""
-        known = lake.read(BATCHES).where(F.col("batch") == key).collect()
-        if known:
-            return Done(events=known[0]["events"], lost=known[0]["lost"])
-        counted = Observation()
-        told = batch.observe(counted, F.count(F.lit(1)).alias("rows"))
+    def write_bronze(self, lake: Lake, batch: DataFrame, key: str) -> tuple[Done, DataFrame]:
+        """Keep the events of a batch, unless that is done; what it came to, and its rows."""
+        if (known := lake.batch(key)) is not None:
+            return Done(events=known["events"], lost=known["lost"]), _batch(lake, key)
+        seen = Observation()
+        day = F.min(instants.day(F.col("entry_at")))
+        told = batch.observe(seen, F.count(F.lit(1)).alias("rows"), day.alias("first_day"))
         lake.replace(BRONZE, bronze.events(told, key))
-        rows = lake.read(BRONZE).where(F.col("batch") == key)
-        found = quality.check_bronze(rows, expected=counted.get["rows"])
+        rows = _batch(lake, key, first_day=seen.get["first_day"] or "")
+        found = quality.check_bronze(rows, expected=seen.get["rows"])
         if found.gaps:
             lake.replace(GAPS, bronze.gaps(rows))
         # Last: from here on the batch is in bronze, whole.
         whole = [(key, found.events, found.lost, SCHEMA_VERSION)]
-        lake.replace(BATCHES, lake.spark.createDataFrame(whole, BATCHES.schema))
-        return Done(events=found.events, lost=found.lost)
+        lake.replace(BATCHES, lake.spark.createDataFrame(whole, BATCHES.schema), at_most=1)
+        return Done(events=found.events, lost=found.lost), rows
 
     def rebuild(self, lake: Lake, scope: Scope, cause: DataFrame) -> Done:
         """Make the buckets of a scope anew, and the periods that `cause` may have changed."""
-        all_events = lake.read(BRONZE)
-        hours = EVERYTHING if scope == EVERYTHING else self._silver_hours(all_events, scope, cause)
+        # Without a bucket there is no job in `cause`, and nothing else to look at.
+        events = _events(lake, scope) if scope else cause
+        hours = EVERYTHING if scope == EVERYTHING else self._silver_hours(events, cause)
         if scope:
-            self._silver(lake, all_events, scope)
+            self._on_step("making runs and jobs")
+            self._silver(lake, events, scope)
         if hours:
+            self._on_step("making minutes, hours, days and failures")
             self._gold(lake, hours)
         return Done(buckets=len(scope), hours=len(hours))
 
-    def _silver_hours(self, all_events: DataFrame, scope: Scope, cause: DataFrame) -> Scope:
+    def _silver_hours(self, events: DataFrame, cause: DataFrame) -> Scope:
         changed = cause.where(F.col("job_id").isNotNull()).select("queue", "job_id").distinct()
-        events = in_buckets(all_events, scope).join(
-            changed, on=["queue", "job_id"], how="left_semi"
-        )
-        return touched_hours(events, bronze.gaps(cause))
+        of_changed = events.join(changed, on=["queue", "job_id"], how="left_semi")
+        return touched_hours(of_changed, bronze.gaps(cause))
 
-    def _silver(self, lake: Lake, all_events: DataFrame, scope: Scope) -> None:
-        events = lived(in_buckets(all_events, scope))
+    def _silver(self, lake: Lake, bronze_events: DataFrame, scope: Scope) -> None:
+        events = lived(bronze_events)
         with _kept(runs(events)) as new_runs, _kept(jobs(events, new_runs)) as new_jobs:
-            quality.check(quality.of_runs(new_runs), quality.of_jobs(new_jobs, new_runs))
-            _replace(lake, RUNS, new_runs, scope)
-            _replace(lake, JOBS, new_jobs, scope)
+            many = quality.check(quality.of_runs(new_runs), quality.of_jobs(new_jobs, new_runs))
+            _replace(lake, RUNS, new_runs, scope, many)
+            _replace(lake, JOBS, new_jobs, scope, many)
 
     def _gold(self, lake: Lake, hours: Scope) -> None:
-        ended, told = within(lake.read(RUNS), lake.read(JOBS), hours.days())
+        days = hours.days()
+        names = buckets_of(lake, days)
+        all_runs, all_jobs = (lake.read(table, bucket=names) for table in (RUNS, JOBS))
+        ended, told = within(all_runs, all_jobs, days)
         all_periods = periods(ended, told, lake.read(GAPS), slo=self._slo, hours=hours)
         all_failures = in_hours(failures(ended, told), hours)
         with _kept(all_periods) as new_rows, _kept(all_failures) as new_failures:
-            quality.check(
+            many = quality.check(
                 quality.of_periods(new_rows, ended, told, hours), quality.of_failures(new_failures)
             )
             for table, unit_ms in UNITS:
-                scope = hours if unit_ms == instants.MINUTE_MS else hours.days()
-                _replace(lake, table, rows_of(table, new_rows), scope)
-            _replace(lake, FAILURES, new_failures, hours)
+                scope = hours if unit_ms == instants.MINUTE_MS else days
+                _replace(lake, table, rows_of(table, new_rows), scope, many)
+            _replace(lake, FAILURES, new_failures, hours, many)
 
 
 def touched(events: DataFrame) -> Scope:
@@ -184,20 +198,40 @@ def touched_hours(events: DataFrame, gaps: DataFrame) -> Scope:
 
 
 def in_buckets(events: DataFrame, scope: Scope) -> DataFrame:
-    """The events of a scope's buckets, without a look at days before the oldest of them.
+    """The events of a scope's buckets, without a look at days before the first of them."""
+    if scope.folders is None:
+        return events
+    inside = events.where(scope.holds(F.col("queue"), F.col("bucket")))
+    return inside.where(F.col("day") >= first_day(scope))
+
+
+def first_day(scope: Scope) -> str:
+    """The first day of which bronze may hold events of a scope's buckets; empty if of any.
 
     A day is allowed for, since two clocks are at work: the producer's in the id of the job, the
     server's in that of the event. Where the producer's is known to be further ahead, days begin
     with the earliest event that is known.
     """
-    if scope.folders is None:
-        return events
-    inside = events.where(scope.holds(F.col("queue"), F.col("bucket")))
-    names = [bucket for _, bucket in scope.folders]
-    if not names or any(name.startswith("id-") for name in names):
-        return inside
-    first_day = min(min(names)[:10], scope.since or names[0])
-    return inside.where(F.col("day") >= F.date_sub(F.lit(first_day).cast("date"), 1).cast("string"))
+    names = [bucket for _, bucket in scope.folders or ()]
+    if not names or any(name.startswith(OTHER_BUCKETS) for name in names):
+        return ""
+    return day_before(min(min(names)[:10], scope.since or names[0]))
+
+
+def buckets_of(lake: Lake, days: Scope) -> str:
+    """A pattern of the buckets whose jobs may count in a scope's days, and of more.
+
+    What counts in a day is told by an event of that day, or by a later one that says when its job
+    was made; a day is allowed for, since two clocks are at work, that of who told and the server's.
+    A producer's that is further ahead is that of the job's id, too, and so of its bucket.
+    """
+    if not days.folders:
+        return folders.EVERY
+    names = {day for _, day in days.folders}
+    since = day_before(min(names))
+    told = lake.read(BRONZE, day=folders.since(since)).where(F.col("day") >= since)
+    rows = told.where(F.col("bucket").isNotNull()).select("bucket").distinct().collect()
+    return folders.one_of({row["bucket"] for row in rows}, *names, OTHER_BUCKETS)
 
 
 def within(all_runs: DataFrame, all_jobs: DataFrame, days: Scope) -> tuple[DataFrame, DataFrame]:
@@ -222,11 +256,22 @@ def in_hours(rows: DataFrame, hours: Scope) -> DataFrame:
     return rows.where(hours.holds(F.col("queue"), F.col("hour")))
 
 
-def _replace(lake: Lake, table: Table, rows: DataFrame, scope: Scope) -> None:
+def _batch(lake: Lake, key: str, *, first_day: str = "") -> DataFrame:
+    """The rows of bronze that the newest batch has brought, which no compaction gathers."""
+    rows = lake.read_all(BRONZE, day=folders.since(first_day), batch=key)
+    return rows.where(F.col("batch") == key)
+
+
+def _events(lake: Lake, scope: Scope) -> DataFrame:
+    """What bronze holds of a scope's buckets."""
+    return in_buckets(lake.read(BRONZE, day=folders.since(first_day(scope))), scope)
+
+
+def _replace(lake: Lake, table: Table, rows: DataFrame, scope: Scope, at_most: int) -> None:
     if scope == EVERYTHING:
-        lake.replace_all(table, rows)
+        lake.replace_all(table, rows, at_most=at_most)
     else:
-        lake.replace(table, rows)
+        lake.replace(table, rows, at_most=at_most)
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """What a report tells: the tables read into plain values, once, for page, terminal and programs."""
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Protocol
 
@@ -101,19 +101,19 @@ class Summary:
 
     step_ms: int
     """How long a point lasts."""
-    points: tuple[Point, ...]
+    points: tuple[Point, ...] = ()
     """Without holes: a step in which nothing happened is there, too."""
-    total: Figures
-    names: tuple[Named, ...]
+    total: Figures = field(default_factory=Figures)
+    names: tuple[Named, ...] = ()
     """Those that cost most first, 500 at most."""
-    reasons: tuple[Reason, ...]
+    reasons: tuple[Reason, ...] = ()
     """The most frequent first, 30 at most."""
-    hours: tuple[tuple[datetime, int], ...]
+    hours: tuple[tuple[datetime, int], ...] = ()
     """Jobs that completed in each hour."""
-    lost: int
-    gaps: int
-    slo_ms: int | None
-    slo_target: float | None
+    lost: int = 0
+    gaps: int = 0
+    slo_ms: int | None = None
+    slo_target: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """For programs."""
@@ -159,11 +159,11 @@ def summary(tables: Tables, asked: Asked) -> Summary:
     [gaps] = rows("gaps", "from_at").agg(
         F.count(F.lit(1)).alias("n"), F.sum("lost").alias("lost")
     ).collect()  # fmt: skip
-    happened = span["first"] is not None
-    step_ms = step_of(span["last"] - span["first"] + MINUTE_MS) if happened else MINUTE_MS
-    first = span["first"] - span["first"] % step_ms if happened else 0
-    times = range(first, span["last"] + 1 if happened else 0, step_ms)
-    slo = Slo(span["slo_ms"], span["slo_target"]) if happened else Slo()
+    if span["first"] is None:
+        return Summary(MINUTE_MS, gaps=gaps["n"], lost=gaps["lost"] or 0)
+    step_ms = step_of(span["last"] - span["first"] + MINUTE_MS)
+    times = range(span["first"] - span["first"] % step_ms, span["last"] + 1, step_ms)
+    slo = Slo(span["slo_ms"], span["slo_target"])
     every = asked.of(facts(tables.table("runs"), tables.table("jobs"), slo), "at")
     hours = rows("hours").groupBy("period").agg(F.sum("completed").alias("n")).orderBy("period")
     broken = _incomplete(rows("minutes"), step_ms) if gaps["n"] else frozenset()
@@ -176,8 +176,8 @@ def summary(tables: Tables, asked: Asked) -> Summary:
         hours=tuple((_utc(row["at"]), row["n"]) for row in _dated(hours).collect()),
         lost=gaps["lost"] or 0,
         gaps=gaps["n"],
-        slo_ms=span["slo_ms"],
-        slo_target=span["slo_target"],
+        slo_ms=slo.within_ms,
+        slo_target=slo.target,
     )
 
 

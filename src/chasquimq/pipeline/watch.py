@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from chasquimq.broker import runs
 from chasquimq.clock import monotonic_s
-from chasquimq.errors import ChasquiError
 from chasquimq.pipeline.record import RECORD_TTL_S, Record
 from chasquimq.spark.links import Links
 from chasquimq.spark.options import SinkOptions
@@ -69,7 +68,7 @@ class Watch:
             while not self._is_over.wait(_LOOK_S):
                 try:
                     done = self._note(links)
-                except ChasquiError as error:
+                except Exception as error:  # noqa: BLE001 -- it must not end the looking
                     # The tasks have patience of their own; how far they are is told later.
                     log.warning("how far run %s is cannot be told now: %s", self._name, error)
                     continue
@@ -77,8 +76,16 @@ class Watch:
                 began = began or (now_s, done)
                 spent_s = now_s - began[0]
                 per_s = (done - began[1]) / spent_s if spent_s else 0.0
-                if self._on_progress is not None:
-                    self._on_progress(Progress(done, self._record.rows, per_s))
+                self._tell(Progress(done, self._record.rows, per_s))
+
+    def _tell(self, progress: Progress) -> None:
+        if self._on_progress is None:
+            return
+        try:
+            self._on_progress(progress)
+        except Exception:
+            # How far the run is goes on being noted: who resumes it reads that.
+            log.exception("on_progress failed; run %s goes on", self._name)
 
     def _note(self, links: Links) -> int:
         done = links.run(self._keys, runs.added(self._keys, self._record.run_id(self._name)))

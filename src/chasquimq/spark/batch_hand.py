@@ -1,27 +1,27 @@
 """Takes jobs for a batch and settles them, from the driver, by the engine's own rules."""
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from chasquimq.broker import events, pause, stream
 from chasquimq.broker.blocking import BlockingConnection
-from chasquimq.broker.call import Call, together
+from chasquimq.broker.call import Call
 from chasquimq.broker.steps import drive_blocking
-from chasquimq.broker.stream import Completion, Delivery, Telling
+from chasquimq.broker.stream import CompletionRow, Delivery, Telling
 from chasquimq.clock import SYSTEM_CLOCK
 from chasquimq.config import ConsumerConfig
-from chasquimq.engine.acker import result_keeping
+from chasquimq.engine.acker import in_portions, result_keeping
 from chasquimq.engine.admission import NO_NAMES, Run, Unfit, admit
 from chasquimq.engine.disposition import Outcome
 from chasquimq.engine.leases import Leases
 from chasquimq.engine.reader import other_group
-from chasquimq.engine.relocator import Move
+from chasquimq.engine.relocator import Move, carried
 from chasquimq.engine.settlement import Settlement
 from chasquimq.engine.stint import let_go
 from chasquimq.engine.teller import active_fields, failed_fields, started
-from chasquimq.errors import ConfigError
+from chasquimq.errors import ConfigError, RedisError
 from chasquimq.wire.keys import QueueKeys
 
 T = TypeVar("T")
@@ -73,7 +73,7 @@ class Hand:
         self._config = config
         self._leases = leases
         self._events_cap = config.events_max_stream_len if config.events_enabled else 0
-        self._completions: _Gathered[Completion] = _Gathered()
+        self._completions: _Gathered[CompletionRow] = _Gathered()
         self._moves: _Gathered[Move] = _Gathered()
         self._failures: list[list[bytes]] = []
         self._settlement = Settlement(
@@ -119,8 +119,7 @@ class Hand:
     def let_go(self) -> None:
         """Leave all that is in hand to whoever comes next, the run counted."""
         # First, or a renewal would make it ours again.
-        for entry_id in self._leases.held():
-            self._leases.drop(entry_id)
+        self._leases.drop(self._leases.held())
         drive_blocking(self._connection, let_go(self._keys, self._config))
 
     def failed(self, run: Run, reason: str, duration_us: int) -> None:
@@ -184,20 +183,23 @@ class Hand:
         self._failures = []
         completed = lost = retried = dead = 0
         for chunk in self._completions.chunks():
-            removed = self._connection.run(self._complete(chunk))
-            completed += removed.count(True)
-            lost += removed.count(False)
-            self._drop(each.entry_id for each in chunk)
+            for portion in in_portions(chunk):
+                removed = self._connection.run(self._complete(portion))
+                completed += removed.count(True)
+                lost += removed.count(False)
+                self._leases.drop(each[0] for each in portion)
         for moves in self._moves.chunks():
-            answers = self._connection.run(together([each.call for each in moves]))
+            answers = self._connection.run(carried(moves))
             for move, has_moved in zip(moves, answers, strict=True):
+                if isinstance(has_moved, RedisError):
+                    raise has_moved
                 lost += not has_moved
                 retried += has_moved and not move.is_burial
                 dead += has_moved and move.is_burial
-            self._drop(each.entry_id for each in moves)
+            self._leases.drop(each.entry_id for each in moves)
         return Processed(completed, 0, retried, dead, lost)
 
-    def _complete(self, chunk: list[Completion]) -> Call[list[bool]]:
+    def _complete(self, chunk: Sequence[CompletionRow]) -> Call[list[bool]]:
         return stream.complete(
             self._keys,
             self._config.group,
@@ -211,10 +213,6 @@ class Hand:
         for at in range(0, len(fields) if self._events_cap else 0, _CHUNK):
             chunk = fields[at : at + _CHUNK]
             self._connection.run(events.append(self._keys, chunk, cap=self._events_cap))
-
-    def _drop(self, entry_ids: Iterable[bytes]) -> None:
-        for entry_id in entry_ids:
-            self._leases.drop(entry_id)
 
 
 class _Gathered(Generic[T]):

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -68,6 +67,8 @@ def _are_ms(values: Sequence[Any]) -> bool:
 
 def _instants(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """Instants of epoch milliseconds; null for one that is beyond what a timestamp can be."""
+    import pyarrow.compute as pc  # noqa: PLC0415 -- takes 0.1 s, and who only plans needs none
+
     if isinstance(values, pa.Array):
         ms = values.cast(pa.int64())
     else:

@@ -34,9 +34,9 @@ def shaper(kind: DataType) -> Callable[[Any], Any]:
 def as_json(value: Any) -> str:  # noqa: ANN401 -- the user's data
     """JSON of anything a payload can hold: bytes as base 64, times as ISO 8601, keys as text."""
     try:
-        return json.dumps(value, ensure_ascii=False, default=_plain)
+        return _to_json(value)
     except TypeError:
-        return json.dumps(_with_text_keys(value), ensure_ascii=False, default=_plain)
+        return _to_json(_with_text_keys(value))
 
 
 def shaped(value: Any, kind: DataType) -> Any:  # noqa: ANN401, PLR0911 -- by type
@@ -105,3 +105,7 @@ def _with_text_keys(value: Any) -> Any:  # noqa: ANN401 -- the user's data
         case list() | tuple():
             return [_with_text_keys(each) for each in value]
     return value
+
+
+# Made once: `json.dumps` makes an encoder for each call that is not a plain one.
+_to_json = json.JSONEncoder(ensure_ascii=False, default=_plain).encode

@@ -7,7 +7,6 @@ of a dict for each event.
 from collections.abc import Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from chasquimq.broker.pages import Entry
 from chasquimq.spark.batches import Columns
@@ -109,6 +108,8 @@ def _ids(raw: list[bytes]) -> dict[str, Sequence[object]]:
 
 def _cut(texts: pa.Array, raw: list[bytes]) -> tuple[pa.Array, pa.Array]:
     """The two numbers of ids whose first has 13 digits, as milliseconds have from 2001 to 2286."""
+    import pyarrow.compute as pc  # noqa: PLC0415 -- takes 0.1 s, and who only plans needs none
+
     # Ids ascend: what is true of the first and the last is true of all.
     if any(each.find(b"-") != _MS_DIGITS for each in (raw[0], raw[-1])):
         msg = "ids of another length"

@@ -110,8 +110,8 @@ class SparkWorker:
             batch_size=batch_size,
             max_jobs_per_slot=max_jobs_per_slot,
             linger_ms=linger_ms,
-            max_secs_per_slot=max_secs_per_slot,
         )
+        _require_positive(kind=float, max_secs_per_slot=max_secs_per_slot)
         if not name.strip():
             msg = "name is blank: give the fleet a name, which its consumers begin with"
             raise ConfigError(msg)
@@ -318,13 +318,14 @@ def _batching(
     return Batching(shape=shape, size=size, at_a_time=at_a_time, schema=ready)
 
 
-def _require_positive(**given: float) -> None:
+def _require_positive(kind: type[int | float] = int, **given: float) -> None:
+    asked = "a whole number" if kind is int else "a number"
     for name, value in given.items():
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            msg = f"{name} must be a number, got {type(value).__name__}"
+        if isinstance(value, bool) or not isinstance(value, int | kind):
+            msg = f"{name} must be {asked}, got {value!r}"
             raise TypeError(msg)
         if not value > 0:
-            msg = f"{name} is {value}: use a number above 0"
+            msg = f"{name} is {value}: use {asked} above 0"
             raise ConfigError(msg)
 
 

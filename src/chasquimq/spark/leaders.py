@@ -13,7 +13,6 @@ from types import TracebackType
 from typing import Self
 
 from chasquimq.engine.standalone import Promoter, Scheduler
-from chasquimq.errors import ChasquiError
 
 log = logging.getLogger("chasquimq.spark")
 
@@ -54,7 +53,7 @@ class Leaders:
     def _run(self) -> None:
         try:
             asyncio.run(self._lead())
-        except ChasquiError:
+        except Exception:
             log.exception("delayed and recurring jobs of queue %s are left to other workers",
                           self._queue)  # fmt: skip
         finally:

@@ -16,9 +16,11 @@ from chasquimq.clock import SYSTEM_CLOCK
 from chasquimq.config import ConsumerConfig, RetryConfig, ttl_secs
 from chasquimq.engine.admission import Run
 from chasquimq.engine.disposition import Failed, Ok, Outcome
+from chasquimq.engine.failure import failed
 from chasquimq.engine.leases import Leases
-from chasquimq.errors import ConfigError
+from chasquimq.errors import ConfigError, UnrecoverableError
 from chasquimq.given import chosen
+from chasquimq.handling import packed
 from chasquimq.spark.batch_hand import Hand, Processed
 from chasquimq.spark.jobs_source import JobsSource
 from chasquimq.spark.options import reachable
@@ -26,7 +28,6 @@ from chasquimq.spark.permit import Permit
 from chasquimq.spark.schemas import JOBS, struct
 from chasquimq.spark.session import session
 from chasquimq.spark.source import server_of
-from chasquimq.wire.codec import pack
 from chasquimq.wire.keys import QueueKeys
 
 log = logging.getLogger("chasquimq.spark")
@@ -63,7 +64,7 @@ def process_batch(  # noqa: PLR0913 -- the documented arguments
     Jobs are acknowledged after the function has returned: if the driver dies in between they come
     again, so let it write under the `job_id`, or overwrite. Leases are renewed while it works.
     """
-    if max_jobs < 1:
+    if isinstance(max_jobs, bool) or not isinstance(max_jobs, int) or max_jobs < 1:
         msg = f"max_jobs is {max_jobs}: use a whole number, 1 or more"
         raise ConfigError(msg)
     config = ConsumerConfig(
@@ -169,4 +170,9 @@ def _outcome(told: "dict[str, object] | None", *, keeps_results: bool) -> Outcom
     if error is not None:
         return Failed(message=str(error), error=str(error), traceback="")
     result = told.get("result")
-    return Ok(pack(result) if keeps_results and result is not None else None)
+    if result is None or not keeps_results:
+        return Ok(None)
+    try:
+        return Ok(packed(result))
+    except UnrecoverableError as unstorable:
+        return failed(unstorable)  # of this job alone, not of its table

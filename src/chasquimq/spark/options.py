@@ -324,9 +324,22 @@ def read_options(kind: type[O], given: Mapping[str, str], *, url: str | None = N
         values[option.name] = _parsed(option.metadata, text)
     if "queues" not in values:
         _refuse("option 'queue' is missing: name the queue, or several with commas between them")
+    for option in known.values():
+        if isinstance(offsets := values.get(option.name), Offsets):
+            _check_named(option.metadata["name"], offsets, values["queues"])
     target = values.get("target") or _parsed(known["redis_url"].metadata, url)
     values["target"] = reachable(target)
     return kind(**values)
+
+
+def _check_named(name: str, offsets: Offsets, queues: tuple[str, ...]) -> None:
+    """A queue that is named and not read is one that was meant otherwise."""
+    strangers = [queue for queue in offsets.named if queue not in queues]
+    if strangers:
+        _refuse(
+            f"option {name!r} names {', '.join(map(repr, strangers))}, which option 'queue' does "
+            f"not: use {', '.join(map(repr, queues))}"
+        )
 
 
 def shown_default(kind: type[Options], name: str) -> object:

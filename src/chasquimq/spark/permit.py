@@ -93,3 +93,7 @@ class Permit:
             except ChasquiError as error:
                 log.warning("the permit of fleet %s could not be renewed: %s", self._fleet,
                             error, extra={"queue": self._queue})  # fmt: skip
+            except Exception:
+                # Without this thread the fleet would take no job, and nobody would know why.
+                log.exception("the permit of fleet %s could not be renewed; trying again",
+                              self._fleet, extra={"queue": self._queue})  # fmt: skip

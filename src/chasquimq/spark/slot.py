@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 from chasquimq.app import Chasqui
 from chasquimq.config import ConsumerConfig
+from chasquimq.engine.batch_executor import BatchExecutor
 from chasquimq.engine.stint import StintEnd, StintIntake, StintTerms
 from chasquimq.errors import ConfigError
 from chasquimq.loops import run_on_loop
@@ -86,10 +87,14 @@ class Recipe:
                 msg = "an app runs its tasks job by job: name a function for whole batches"
                 raise ConfigError(msg)
             return handler.worker(self.queue, redis_url=self.redis_url, **options)
-        if self.batching is not None:
-            handler = Vectors(handler, self.batching)
-            options["concurrency"] = handler.most
-        return Worker(self.queue, handler, redis_url=self.redis_url, **options)
+        if self.batching is None:
+            return Worker(self.queue, handler, redis_url=self.redis_url, **options)
+        options["concurrency"] = self.batching.size * self.batching.at_a_time
+        keeps = bool(options.get("store_results"))
+        vectors = Vectors(handler, self.batching, keeps_results=keeps)
+        worker = Worker(self.queue, handler, redis_url=self.redis_url, **options)
+        worker._make_slots = functools.partial(BatchExecutor, vectors, size=self.batching.size)  # noqa: SLF001 -- of the same package
+        return worker
 
 
 @dataclass(frozen=True, slots=True)

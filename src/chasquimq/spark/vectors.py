@@ -1,16 +1,19 @@
-"""Gathers jobs into batches for functions that work on whole columns, and gives each its part."""
+"""Shows batches of jobs to functions that work on whole columns, and gives each job its part."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from typing import Any, Literal, TypeAlias, get_args
 
 import pyarrow as pa
 from pyspark.sql.types import StringType, StructField, StructType
 
-from chasquimq.errors import ConfigError
-from chasquimq.job import Job
+from chasquimq.engine.admission import Run
+from chasquimq.engine.disposition import Ok, Outcome
+from chasquimq.engine.failure import failed
+from chasquimq.errors import ConfigError, UndecodableDataError, UnrecoverableError
+from chasquimq.handling import packed, unpacked
 from chasquimq.spark.batches import arrow_schema, batch
 from chasquimq.spark.data import shaped, shaper
 from chasquimq.spark.schemas import VECTORS, struct
@@ -18,8 +21,11 @@ from chasquimq.spark.schemas import VECTORS, struct
 Shape: TypeAlias = Literal["arrow", "pandas"]
 SHAPES: tuple[str, ...] = get_args(Shape)
 
-# A batch that is not full goes after this long.
-_WAIT_S = 0.02
+# What returns something to be waited for or gone through, and not an answer.
+_NO_ANSWERS = (iscoroutinefunction, isgeneratorfunction, isasyncgenfunction)
+
+# Most functions return nothing that is stored: their jobs share one outcome.
+_NOTHING = Ok(None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,15 +40,17 @@ class Batching:
 
 
 class Vectors:
-    """A handler of single jobs over a function of batches.
+    """A handler of batches over a function of columns.
 
     The function gets a `pyarrow.Table` or a pandas `DataFrame`, one row a job, and returns None or
-    one value a row, in the same order. What it raises fails every job of its batch. A job that
-    failed before comes in a batch of its own, so a bad one drags nobody along twice.
+    one value a row, in the same order. What it raises fails every job of its batch; data that
+    cannot be decoded, and a value that cannot be stored, fail the one job that it is of.
     """
 
-    def __init__(self, function: Callable[[Any], Any], batching: Batching) -> None:
-        """Needs no event loop yet; `ConfigError` if pandas is wanted and not here.
+    def __init__(
+        self, function: Callable[[Any], Any], batching: Batching, *, keeps_results: bool
+    ) -> None:
+        """`ConfigError` if pandas is wanted and not here, or the function cannot be such a one.
 
         On executors too, before they take a job: none must fail for that.
         """
@@ -52,73 +60,56 @@ class Vectors:
                 "installed: `pip install 'pandas<3'`, or use batch='arrow'"
             )
             raise ConfigError(msg)
+        if any(is_so(function) for is_so in _NO_ANSWERS):
+            msg = (
+                f"{function!r} is async or a generator: a function of batches is called in a "
+                "thread, and returns one value a row or None"
+            )
+            raise ConfigError(msg)
         self._function = function
         self._batching = batching
-        self._waiting: list[tuple[Job, asyncio.Future[Any]]] = []
-        self._due: asyncio.TimerHandle | None = None
-        self._turns = asyncio.Semaphore(batching.at_a_time)
-        self._calls: set[asyncio.Task[None]] = set()
-        self.most = batching.size * batching.at_a_time
-        """Jobs in hand at a time."""
+        self._keeps_results = keeps_results
 
-    async def __call__(self, job: Job) -> Any:  # noqa: ANN401 -- the job's value
-        """What the function returned for this job."""
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Any] = loop.create_future()
-        if job.attempt > 1:
-            await self._call([(job, answer)])
-        else:
-            self._waiting.append((job, answer))
-            if len(self._waiting) >= self._batching.size:
-                self._send()
-            elif self._due is None:
-                self._due = loop.call_later(_WAIT_S, self._send)
-        return await answer
+    def __call__(self, runs: Sequence[Run]) -> list[Outcome]:
+        """Call the function for those whose data can be read, and say what became of each."""
+        outcomes: dict[Run, Outcome] = {}
+        rows: list[tuple[Run, Any]] = []
+        for run in runs:
+            try:
+                rows.append((run, unpacked(run.envelope)))
+            except UndecodableDataError as error:
+                outcomes[run] = failed(error)
+        if rows:
+            table = table_of(rows, self._batching.schema)
+            given = table.to_pandas() if self._batching.shape == "pandas" else table
+            values = _one_each(self._function(given), len(rows))
+            for (run, _), value in zip(rows, values, strict=True):
+                outcomes[run] = self._outcome(value)
+        return [outcomes[run] for run in runs]
 
-    def _send(self) -> None:
-        if self._due is not None:
-            self._due.cancel()
-            self._due = None
-        batch, self._waiting = self._waiting, []
-        if batch:
-            task = asyncio.get_running_loop().create_task(self._call(batch))
-            self._calls.add(task)
-            task.add_done_callback(self._calls.discard)
-
-    async def _call(self, batch: "list[tuple[Job, asyncio.Future[Any]]]") -> None:
-        jobs = [job for job, _ in batch]
+    def _outcome(self, value: Any) -> Outcome:  # noqa: ANN401 -- of the user's function
+        if value is None or not self._keeps_results:
+            return _NOTHING
         try:
-            async with self._turns:
-                values = await asyncio.to_thread(self._values, jobs)
-        except Exception as error:  # noqa: BLE001 -- it is raised where each job is settled
-            for _, answer in batch:
-                if not answer.done():
-                    answer.set_exception(error)
-            return
-        for (_, answer), value in zip(batch, values, strict=True):
-            if not answer.done():
-                answer.set_result(value)
-
-    def _values(self, jobs: Sequence[Job]) -> list[Any]:
-        table = table_of(jobs, self._batching.schema)
-        given = table.to_pandas() if self._batching.shape == "pandas" else table
-        return _one_each(self._function(given), len(jobs))
+            return Ok(packed(value))
+        except UnrecoverableError as error:
+            return failed(error)
 
 
-def table_of(jobs: Sequence[Job], schema: StructType | None) -> pa.Table:
-    """One row a job: what is known of it, then its payload."""
+def table_of(rows: Sequence[tuple[Run, Any]], schema: StructType | None) -> pa.Table:
+    """One row a run and its data: what is known of the job, then its payload."""
     columns: dict[str, list[Any]] = {
-        "job_id": [job.id for job in jobs],
-        "name": [job.name or None for job in jobs],
-        "attempt": [job.attempt for job in jobs],
-        "created_at": [job.created_at_ms for job in jobs],
+        "job_id": [run.envelope.id for run, _ in rows],
+        "name": [run.name or None for run, _ in rows],
+        "attempt": [run.attempt for run, _ in rows],
+        "created_at": [run.envelope.created_at_ms for run, _ in rows],
     }
     if schema is None:
         shape = shaper(StringType())
-        columns["payload"] = [shape(job.data) for job in jobs]
+        columns["payload"] = [shape(data) for _, data in rows]
     else:
-        rows = [shaped(job.data, schema) or {} for job in jobs]
-        columns |= {each.name: [row.get(each.name) for row in rows] for each in schema.fields}
+        found = [shaped(data, schema) or {} for _, data in rows]
+        columns |= {each.name: [row.get(each.name) for row in found] for each in schema.fields}
     return pa.Table.from_batches([batch(arrow_schema(vector_schema(schema)), columns)])
 
 

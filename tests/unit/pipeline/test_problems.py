@@ -68,6 +68,7 @@ Caused by: java.io.IOException: error 28
             "An error occurred.\n: a.b.CException: [AN_X] No such master SQLSTATE: 1",
             "No such master",
         ),
+        ('Exception in thread "main" a.b.CException: Master must be x\n\tat d', "Master must be x"),
     ],
 )
 def test_what_spark_fell_over_is_told_without_what_it_says_around_it(text, line):

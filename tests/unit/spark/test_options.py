@@ -57,7 +57,8 @@ def test_a_place_can_be_said_in_several_ways(text, place):
 
 def test_places_can_differ_by_queue():
     text = '{"a": "5-0", "b": "earliest"}'
-    asked = read_options(EventsOptions, LEAST | {"startingOffsets": text}).starting
+    told = LEAST | {"queue": "a,b,c", "startingOffsets": text}
+    asked = read_options(EventsOptions, told).starting
     assert [asked.of(queue, "latest") for queue in "abc"] == [StreamId(5, 0), "earliest", "latest"]
 
 
@@ -85,6 +86,11 @@ def test_places_can_differ_by_queue():
             EventsOptions,
             LEAST | {"includeHeaders": ""},
             "'includeHeaders' is '': use true or false",
+        ),
+        (
+            EventsOptions,
+            LEAST | {"startingOffsets": '{"emails": 5, "emials": "earliest"}'},
+            "'startingOffsets' names 'emials', which option 'queue' does not: use 'emails'",
         ),
         (JobsOptions, LEAST | {"group": " "}, "'group' is ' '"),
         (Options, {"queue": "a", "redis_url": "embedded://"}, "private to one process"),

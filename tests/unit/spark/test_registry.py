@@ -1,9 +1,11 @@
-"""A password that Spark's pages would show is refused."""
+"""Every format is found by its name; a password that Spark's pages would show is refused."""
+
+import importlib
 
 import pytest
 
 from chasquimq.errors import ConfigError
-from chasquimq.spark.registry import check_hidden
+from chasquimq.spark.registry import FORMATS, SOURCES, check_hidden
 
 SECRET = "redis://:hush@127.0.0.1:1"  # noqa: S105 -- nobody's
 SPARKS_DEFAULT = "(?i)secret|password|token|access[.]?key"
@@ -29,3 +31,9 @@ def test_what_is_no_url_is_refused_under_the_name_of_the_setting():
     with pytest.raises(ConfigError, match=r"spark\.chasquimq\.url: ") as refused:
         check_hidden("redis://:hush@host:port", SPARKS_DEFAULT)
     assert "hush" not in str(refused.value)
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=FORMATS)
+def test_a_format_is_where_spark_looks_for_it(source):
+    """That Spark looks there is seen by tests/spark/test_own_sessions.py."""
+    assert importlib.import_module(f"pyspark_{source.name()}").DefaultSource is source

@@ -1,0 +1,14 @@
+"""What becomes of each job of a table, by the answer of the function; no Spark is needed."""
+
+from chasquimq.engine.disposition import Failed
+from chasquimq.errors import DlqReason
+from chasquimq.spark.once import _outcome
+from chasquimq.wire.codec import pack
+
+
+def test_a_result_that_cannot_be_stored_fails_its_own_job_for_good():
+    outcome = _outcome({"result": 1 << 80}, keeps_results=True)
+    assert isinstance(outcome, Failed)
+    assert outcome.dlq_reason is DlqReason.UNRECOVERABLE
+    assert _outcome({"result": 1 << 80}, keeps_results=False).value is None
+    assert _outcome({"result": 1}, keeps_results=True).value == pack(1)
