@@ -6,12 +6,17 @@ from collections.abc import Iterable, Iterator
 
 import redis
 
+from chaos import recurring
 from chaos.faults.poison import BOGUS_SPEC
 from chaos.fleet import Fleet
 from chaos.history import Added, Found, Quiet, Record, Scroll, SetAside, Started
 from chaos.stage import Stage
+from chaos.workload import RECURRING_IN_THE_QUIET
 from chasquimq import Counts, OutcomeStatus, Queue
+from chasquimq.broker.results import Kept
+from chasquimq.engine.outcomes import from_kept
 from chasquimq.errors import DecodeError
+from chasquimq.wire.codec import unpack
 from chasquimq.wire.envelope import decode
 from chasquimq.wire.keys import QueueKeys
 from chasquimq.wire.member import decode_member
@@ -20,13 +25,16 @@ from tests.support.guards import sweep_keys
 # Without any progress for so long, it is stuck. A lease, a lock and the longest backoff are less.
 _STUCK_SECS = 60.0
 _LOOK_S = 0.5
-_AT_ONCE = 200
+# Some seconds' worth: a leader is to have recovered from the last fault before.
+_QUIET_FIRES = 30
+_AT_ONCE = 1_000
 
 
 def settle(stage: Stage, fleet: Fleet, keys: QueueKeys, scroll: Scroll) -> bool:
     """Let producers and recurring jobs end, and the queue drain; False if it does not."""
     fleet.retire(scroll, "producer")
     _let_recurring_fire(stage, fleet, keys, scroll)
+    _let_new_ones_fire(stage, fleet, keys, scroll)
     asyncio.run(_end_recurring(stage, keys))
     counts, changed = None, time.monotonic()
     while time.monotonic() - changed < _STUCK_SECS:
@@ -44,8 +52,11 @@ def _let_recurring_fire(stage: Stage, fleet: Fleet, keys: QueueKeys, scroll: Scr
     """Wait until each recurring job has fired once more, or will not.
 
     In a short run leaders may be frozen and servers away for most of the time: only now that it is
-    quiet does it mean anything if one never fired.
+    quiet does it mean anything if one never fired. And somebody whose clock is minutes behind may
+    have led all the time: to them nothing was due yet.
     """
+    fleet.stop_the_slow(scroll)
+    fleet.mend(scroll, may_be_skewed=False)
     first, began = asyncio.run(_next_fires(stage, keys)), time.monotonic()
     while time.monotonic() - began < _STUCK_SECS:
         fleet.mend(scroll, may_be_skewed=False)
@@ -53,6 +64,34 @@ def _let_recurring_fire(stage: Stage, fleet: Fleet, keys: QueueKeys, scroll: Scr
         if all(now.get(key) != at for key, at in first.items()):
             return
         time.sleep(_LOOK_S)
+
+
+def _let_new_ones_fire(stage: Stage, fleet: Fleet, keys: QueueKeys, scroll: Scroll) -> None:
+    """Store other recurring jobs, and wait until each has fired some times, or will not.
+
+    While the nemesis is at work hardly a window comes under a leader to whom nothing is done, and
+    whoever had a clock that is minutes ahead has decided those to come: of few can it be said that
+    they had to fire. Of these it can.
+    """
+    fleet.stop_the_fast(scroll)
+    fleet.mend(scroll, may_be_skewed=False)
+    new, began = asyncio.run(_store_new_ones(stage, keys, scroll)), time.monotonic()
+    while time.monotonic() - began < _STUCK_SECS:
+        fleet.mend(scroll, may_be_skewed=False)
+        fired = asyncio.run(_fired(stage, keys))
+        if all(fired.get(key, 0) >= _QUIET_FIRES for key in new):
+            return
+        time.sleep(_LOOK_S)
+
+
+async def _store_new_ones(stage: Stage, keys: QueueKeys, scroll: Scroll) -> set[str]:
+    async with Queue(keys.name, redis_url=stage.url) as queue:
+        return await recurring.store(queue, scroll, RECURRING_IN_THE_QUIET)
+
+
+async def _fired(stage: Stage, keys: QueueKeys) -> dict[str, int]:
+    async with Queue(keys.name, redis_url=stage.url) as queue:
+        return {each.key: each.fired for each in await queue.get_repeatable_jobs()}
 
 
 async def _next_fires(stage: Stage, keys: QueueKeys) -> dict[str, object]:
@@ -85,7 +124,7 @@ def look(
     yield from _in_stream(stage, keys)
     yield from _in_delayed(stage, keys)
     yield from _in_dlq(stage, keys)
-    yield from asyncio.run(_completed(stage, keys, sorted(job_ids)))
+    yield from _completed(stage, keys, sorted(job_ids))
     yield Quiet(is_drained, tuple(leftovers(stage.client(), keys)))
 
 
@@ -107,26 +146,32 @@ def _in_delayed(stage: Stage, keys: QueueKeys) -> Iterator[Record]:
 
 def _in_dlq(stage: Stage, keys: QueueKeys) -> Iterator[Record]:
     strangers = 0
-    for _, fields in stage.run("XRANGE", keys.dlq, "-", "+"):
-        if job_id := _job_id(fields.get(b"d", b"")):
-            yield Found(job_id, "dlq")
+    for entry_id, fields in stage.run("XRANGE", keys.dlq, "-", "+"):
+        data = fields.get(b"d", b"")
+        if job_id := _job_id(data):
+            at_ms = int(entry_id.partition(b"-")[0])
+            yield Found(job_id, "dlq", call=unpack(decode(data).packed_data)["call"], ms=at_ms)
         else:
             strangers += 1
     yield SetAside(strangers)
 
 
-async def _completed(stage: Stage, keys: QueueKeys, job_ids: list[str]) -> list[Record]:
-    found: list[Record] = []
-    async with Queue(keys.name, redis_url=stage.url) as queue:
-        for at in range(0, len(job_ids), _AT_ONCE):
-            some = job_ids[at : at + _AT_ONCE]
-            outcomes = await asyncio.gather(*map(queue.get_outcome, some))
-            for job_id, outcome in zip(some, outcomes, strict=True):
-                if outcome.status in {OutcomeStatus.OK, OutcomeStatus.EXPIRED}:
-                    is_there = outcome.status is OutcomeStatus.OK
-                    call = outcome.value["call"] if outcome.value else ""
-                    found.append(Found(job_id, "completed", is_there, call))
-    return found
+def _completed(stage: Stage, keys: QueueKeys, job_ids: list[str]) -> Iterator[Record]:
+    """Those of which the outcome is kept.
+
+    Not by `get_outcome`: that searches all dead letters for each job of which nothing is kept, and
+    those were looked through already.
+    """
+    for at in range(0, len(job_ids), _AT_ONCE):
+        some = job_ids[at : at + _AT_ONCE]
+        values = stage.run("MGET", *map(keys.result, some))
+        outcomes = stage.run("MGET", *map(keys.outcome, some))
+        for job_id, value, outcome in zip(some, values, outcomes, strict=True):
+            ended = from_kept(Kept(value, outcome))
+            if ended.status in {OutcomeStatus.OK, OutcomeStatus.EXPIRED}:
+                is_there = ended.status is OutcomeStatus.OK
+                call = ended.value["call"] if ended.value else ""
+                yield Found(job_id, "completed", is_there, call)
 
 
 def leftovers(client: redis.Redis, keys: QueueKeys) -> Iterator[str]:

@@ -1,20 +1,25 @@
 """Pure: the promises, each as a rule over the past that yields every breach of it.
 
-What excuses a breach is as narrow as it can be said. A job may run beside itself, or again after it
-succeeded, if the worker that had it was killed, or could not work for a good part of a lease:
-frozen, cut off, or starved by the machine. A connection that was merely reset excuses nothing; nor
-does an event loop that was blocked; nor do scripts that were flushed, or memory that ran out.
+A rule has an excuse only where its promise has a limit; `excuses` says how far each goes.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from chaos.past import JobPast, Past, Run
+from chaos.excuses import (
+    forgotten_runs,
+    is_certainly_paused,
+    is_lost,
+    is_unsettled,
+    lost_deliveries,
+    was_forgotten,
+    was_starved,
+    was_told_in_vain,
+)
+from chaos.past import FOREVER_US, JobPast, Past
+from chaos.windows import fired, had_to_fire
 
-# Shorter interruptions excuse nothing. Leases are renewed when a third of their time has passed, so
-# half a lease of silence loses one; to what was measured comes the time to connect again.
-_EXCUSED_PART = 6
 # The server counts whole milliseconds, and so do we.
 _ROUNDING_MS = 2
 
@@ -37,23 +42,30 @@ def check(past: Past) -> list[Breach]:
 
 
 def nothing_is_lost(past: Past) -> Iterator[Breach]:
-    """Every acknowledged job completed, is a dead letter, was withdrawn, or is still there."""
+    """Every job that was acknowledged, or begun, has ended, was withdrawn, or is still there.
+
+    Begun is enough: a recurring job is acknowledged to nobody, nor is one whose answer got lost.
+    """
     for job in past.jobs.values():
-        if not job.is_acknowledged or job.found or job.may_be_withdrawn:
+        was_there = job.is_acknowledged or job.runs
+        if not was_there or job.found or job.may_be_withdrawn:
+            continue
+        if past.may_be_untold(job):
             continue
         # A server without memory keeps the acknowledgement, and may lose the outcome.
-        if any(run.is_ok for run in job.runs) and _was_starved(past, job):
+        if any(run.is_ok for run in job.runs) and was_starved(past, job):
             continue
-        if not _was_forgotten(past, job):
-            yield Breach("lost", job.job_id, "it was acknowledged, and is nowhere")
+        if not was_forgotten(past, job):
+            how = "acknowledged" if job.is_acknowledged else "begun"
+            yield Breach("lost", job.job_id, f"it was {how}, and is nowhere")
 
 
 def one_place(past: Past) -> Iterator[Breach]:
     """No job is found in two places, or twice in one; one that was withdrawn is in none."""
     for job in past.jobs.values():
-        if len(job.found) > 1 and not _was_forgotten(past, job):
+        if len(job.found) > 1 and not was_forgotten(past, job):
             yield Breach("one place", job.job_id, f"it is in {' and '.join(job.places())}")
-        if job.is_withdrawn and job.found and not _was_forgotten(past, job):
+        if job.is_withdrawn and job.found and not was_forgotten(past, job):
             yield Breach("one place", job.job_id, f"withdrawn, and it is in {job.places()[0]}")
 
 
@@ -62,7 +74,7 @@ def no_run_beside_itself(past: Past) -> Iterator[Breach]:
     for job in past.jobs.values():
         for at, later in enumerate(job.runs):
             for earlier in job.runs[:at]:
-                if earlier.until_us > later.began.us and not _is_excused(past, earlier, later):
+                if earlier.until_us > later.began.us and not is_lost(past, earlier, later.began.us):
                     overlap_ms = (earlier.until_us - later.began.us) // 1_000
                     text = f"{earlier.began.run} and {later.began.run} overlap by {overlap_ms} ms"
                     yield Breach("beside itself", job.job_id, text)
@@ -76,23 +88,70 @@ def no_run_after_success(past: Past) -> Iterator[Breach]:
                 continue
             for later in job.runs[at + 1 :]:
                 is_after = later.began.us >= earlier.until_us
-                if is_after and not _is_excused(past, earlier, later):
+                if is_after and not is_lost(past, earlier, later.began.us):
                     text = f"{later.began.run} began after {earlier.began.run} had succeeded"
                     yield Breach("doubled", job.job_id, text)
 
 
 def budgets_are_kept(past: Past) -> Iterator[Breach]:
-    """No job has more runs than its budget, nor one with a higher number."""
+    """No job has more runs than it was asked to have at most, nor one with a higher number."""
     for job in past.jobs.values():
-        if not job.runs:
+        budget = past.budget_of(job)
+        if not job.runs or budget is None:
             continue
-        budget = job.runs[0].began.budget
+        unlike = [run for run in job.runs if run.began.budget != budget]
+        if unlike:
+            text = f"{unlike[0].began.run} has a budget of {unlike[0].began.budget}, not {budget}"
+            yield Breach("budget", job.job_id, text)
         over = [run for run in job.runs if run.began.attempt > budget]
         if over:
             text = f"{over[0].began.run} was run {over[0].began.attempt} of {budget}"
             yield Breach("budget", job.job_id, text)
-        if len(job.runs) > budget + _forgotten_runs(past, job):
+        if len(job.runs) > budget + forgotten_runs(past, job):
             yield Breach("budget", job.job_id, f"{len(job.runs)} runs, {budget} allowed")
+
+
+def completed_has_succeeded(past: Past) -> Iterator[Breach]:
+    """A job is completed only by a run that succeeded: it is written down before it is told."""
+    for job in past.jobs.values():
+        if "completed" in job.places() and not any(run.is_ok for run in job.runs):
+            text = f"it is completed, and none of its {len(job.runs)} runs succeeded"
+            yield Breach("completed", job.job_id, text)
+
+
+def success_is_no_dead_letter(past: Past) -> Iterator[Breach]:
+    """A job that succeeded is not a dead letter, unless its worker could not say so.
+
+    If it ran again after that, whether it was allowed to is for the rules of second runs.
+    """
+    for job in past.jobs.values():
+        if "dlq" not in job.places() or not job.runs or was_forgotten(past, job):
+            continue
+        last = job.runs[-1]
+        if last.is_ok and not is_unsettled(past, last):
+            yield Breach("succeeded", job.job_id, f"{last.began.run} did, and it is in dlq")
+
+
+def nothing_is_given_up_early(past: Past) -> Iterator[Breach]:
+    """A dead letter had all runs that were asked for, or one that said there is no hope.
+
+    A run less for each time that somebody may have read it and lost it, since it was due.
+    """
+    for job in past.jobs.values():
+        budget = past.budget_of(job)
+        if "dlq" not in job.places() or budget is None:
+            continue
+        if any(run.how == "hopeless" for run in job.runs):
+            continue
+        if len(job.runs) + lost_deliveries(past, job, _given_up_us(past, job)) < budget:
+            text = f"it is in dlq after {len(job.runs)} runs of {budget}"
+            yield Breach("given up", job.job_id, text)
+
+
+def _given_up_us(past: Past, job: JobPast) -> int:
+    """When it became a dead letter, the last time; the end of time if that is not known."""
+    at_ms = max(each.ms for each in job.found if each.place == "dlq")
+    return (at_ms + _ROUNDING_MS - past.wall_offset_ms) * 1_000 if at_ms else FOREVER_US
 
 
 def nothing_is_early(past: Past) -> Iterator[Breach]:
@@ -109,11 +168,29 @@ def withdrawn_is_not_run(past: Past) -> Iterator[Breach]:
     """A job that is said to be gone does not begin afterwards."""
     for job in past.jobs.values():
         gone_us = min((each.us for each in job.withdrawn if each.is_gone), default=None)
-        if gone_us is None or _was_forgotten(past, job):
+        if gone_us is None or was_forgotten(past, job):
             continue
         for run in job.runs:
             if run.began.us > gone_us:
                 yield Breach("withdrawn", job.job_id, f"{run.began.run} began after it was gone")
+
+
+def paused_is_not_begun(past: Past) -> Iterator[Breach]:
+    """What is asked for while the queue is paused does not begin before that ends."""
+    # Of two pauses at a time the one that ends first ends both.
+    pauses = [
+        (paused.us, min(each.until_us for each in past.paused if each.until_us >= paused.us))
+        for paused in past.paused
+        if is_certainly_paused(past, paused)
+    ]
+    for job in past.jobs.values():
+        asked = past.asked_for(job)
+        if asked is None:
+            continue
+        ends_us = [until_us for us, until_us in pauses if us < asked.us < until_us]
+        for run in job.runs:
+            if ends_us and asked.us < run.began.us < max(ends_us):
+                yield Breach("paused", job.job_id, f"{run.began.run} began in a pause")
 
 
 def refused_is_not_run(past: Past) -> Iterator[Breach]:
@@ -130,11 +207,11 @@ def calls_add_once(past: Past) -> Iterator[Breach]:
     ids = defaultdict(set)
     for job in past.jobs.values():
         calls = {run.began.call for run in job.runs}
-        if len(calls) > 1 and not _was_forgotten(past, job):
+        if len(calls) > 1 and not was_forgotten(past, job):
             text = f"of {len(calls)} calls that wanted this id all ran: {', '.join(sorted(calls))}"
             yield Breach("unique", job.job_id, text)
         fresh = [each for each in job.added if not each.is_taken]
-        if len(fresh) > 1 and not _was_forgotten(past, job):
+        if len(fresh) > 1 and not was_forgotten(past, job):
             yield Breach("unique", job.job_id, f"{len(fresh)} calls were told that they added it")
         for run in job.runs:
             if run.began.call in past.asked:
@@ -151,16 +228,24 @@ def results_are_readable(past: Past) -> Iterator[Breach]:
         for found in job.found:
             if found.place != "completed":
                 continue
-            if not found.has_result and not _was_starved(past, job):
+            if not found.has_result and not was_starved(past, job):
                 yield Breach("result", job.job_id, "it completed and its result is not there")
             if found.call and found.call not in {run.began.call for run in job.runs}:
                 yield Breach("result", job.job_id, f"its result is that of {found.call}")
+            values = [run.has_value for run in job.runs if run.is_ok]
+            if found.has_result and not found.call and values and all(values):
+                yield Breach("result", job.job_id, "it returned something, and nothing is kept")
 
 
 def windows_fire_by_policy(past: Past) -> Iterator[Breach]:
-    """Every window that fired is on the grid; with `fire-all` none is left out."""
+    """Every window that fired is on the grid; none is left out that the policy does not allow.
+
+    With `fire-all` that is none at all; with the others those that nobody was there to fire. Nor
+    does a primary that dies excuse any: a job and the next window of its spec are written in one
+    step, so what is lost of the one is lost of the other, and the window fires again.
+    """
     for key, spec in past.recurring.items():
-        windows = sorted(_window_of(job_id) for job_id in past.jobs if _is_of(job_id, key))
+        windows = fired(past, key)
         if not windows:
             yield Breach("windows", "", f"{key} never fired")
             continue
@@ -169,14 +254,23 @@ def windows_fire_by_policy(past: Past) -> Iterator[Breach]:
             yield Breach("windows", f"{key}@{off[0]}", f"{off[0]} is no window of {key}")
         expected = range(windows[0], windows[-1] + 1, spec.every_ms)
         missing = sorted(set(expected) - set(windows))
-        if spec.policy == "fire-all" and missing and not past.losses():
+        if spec.policy == "fire-all" and missing:
             yield Breach("windows", "", f"{key} left out {len(missing)}, the first {missing[0]}")
+            continue
+        passed = sorted(had_to_fire(past, spec) & {*missing})
+        if passed:
+            text = f"{key} left out {len(passed)} under a leader, the first {passed[0]}"
+            yield Breach("windows", "", text)
 
 
 def poison_is_set_aside(past: Past) -> Iterator[Breach]:
-    """What is no job is a dead letter in the end, and held nobody up."""
-    if past.set_aside < past.poisoned and not past.losses():
-        yield Breach("poison", "", f"{past.poisoned} were left, {past.set_aside} were set aside")
+    """What is no job is a dead letter in the end, and held nobody up.
+
+    Unless it was left with a primary that died before its replica had it.
+    """
+    left = sum(each.count for each in past.poisoned if not was_told_in_vain(past, each.us))
+    if past.set_aside < left:
+        yield Breach("poison", "", f"{left} were left, {past.set_aside} were set aside")
 
 
 def it_came_to_rest(past: Past) -> Iterator[Breach]:
@@ -200,8 +294,12 @@ RULES: dict[str, Rule] = {
     "beside itself": no_run_beside_itself,
     "doubled": no_run_after_success,
     "budget": budgets_are_kept,
+    "completed": completed_has_succeeded,
+    "succeeded": success_is_no_dead_letter,
+    "given up": nothing_is_given_up_early,
     "early": nothing_is_early,
     "withdrawn": withdrawn_is_not_run,
+    "paused": paused_is_not_begun,
     "refused": refused_is_not_run,
     "unique": calls_add_once,
     "result": results_are_readable,
@@ -209,59 +307,3 @@ RULES: dict[str, Rule] = {
     "poison": poison_is_set_aside,
     "rest": it_came_to_rest,
 }
-
-
-def _is_excused(past: Past, earlier: Run, later: Run) -> bool:
-    """Whether the worker of the earlier run may have lost the job before the later one began."""
-    died_us = past.died_us.get(earlier.began.who)
-    if died_us is not None and died_us <= later.began.us:
-        return True
-    # From a lease before the run: what was read then may have begun late.
-    since_us, until_us = earlier.began.us - past.lease_us, later.began.us
-    if any(since_us <= each.us <= until_us for each in past.forgotten):
-        return True
-    return any(
-        cut.until_us - cut.us >= past.lease_us // _EXCUSED_PART
-        and cut.us <= until_us
-        and cut.until_us >= since_us
-        for cut in past.cuts_of(earlier.began.who)
-    )
-
-
-def _forgotten_runs(past: Past, job: JobPast) -> int:
-    """How many runs the server cannot know of: it forgot them while the job was under way."""
-    since_us, until_us = job.runs[0].began.us - past.lease_us, job.runs[-1].began.us
-    times = [each for each in past.forgotten if since_us <= each.us <= until_us]
-    return len(job.runs) if times else 0
-
-
-def _was_forgotten(past: Past, job: JobPast) -> bool:
-    """Whether something of the job was told to a primary that died with it.
-
-    An answer may be written down long after the server gave it: what counts is when it was asked.
-    And a run is settled some time after it has ended.
-    """
-    told = [(past.asked[each.call].us, each.us) for each in job.added if each.call in past.asked]
-    told += [(each.us - past.lease_us, each.us) for each in job.withdrawn]
-    told += [(run.began.us, run.until_us + past.lease_us) for run in job.runs]
-    return any(
-        since_us <= loss.us and until_us >= loss.since_us
-        for loss in past.losses()
-        for since_us, until_us in told
-    )
-
-
-def _was_starved(past: Past, job: JobPast) -> bool:
-    return any(
-        each.us <= run.until_us + past.lease_us and run.began.us <= each.until_us
-        for each in past.starved
-        for run in job.runs
-    )
-
-
-def _is_of(job_id: str, key: str) -> bool:
-    return job_id.startswith(f"{key}@")
-
-
-def _window_of(job_id: str) -> int:
-    return int(job_id.rpartition("@")[2])

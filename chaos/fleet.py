@@ -12,11 +12,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from chaos.clocks import now_us
-from chaos.history import Died, Scroll
+from chaos.history import Cut, Died, Scroll
 from chaos.options import LEASE_MS, Options
 from chaos.process import Orders
 
 _END_SECS = 30
+# Results are looked at when all is over, however long that took.
+_KEPT_MS = 86_400_000
+# Jobs a second, more than ever come: what is tried is the way in, not the wait.
+_GENEROUS = 500
 # Minutes, both ways; most clocks are right.
 _SKEWS_MS = (0, 0, 0, 0, -180_000, -40_000, 60_000, 240_000)
 # What producers do when the queue is full, which it is after every outage.
@@ -43,12 +47,14 @@ class Actor:
         """Nothing is started yet. `lock` is held by whoever does something lasting to it."""
         self.part = part
         self.lock = threading.Lock()
+        self.history = folder / f"{part.name}.jsonl"
         self._url = url
         self._queue = queue
         self._folder = folder
         self._seed = seed
         self._process: subprocess.Popen[bytes] | None = None
         self.generation = 0
+        self.skew_ms = 0
 
     def __repr__(self) -> str:
         """Show which process plays it."""
@@ -78,13 +84,14 @@ class Actor:
         settings = dict(self.part.settings)
         if "consumer_id" in settings and not settings["consumer_id"]:
             settings["consumer_id"] = self.who
+        self.skew_ms = chance.choice(_SKEWS_MS) if may_be_skewed else 0
         orders = Orders(
             self.who,
             self._url,
             self._queue,
-            str(self._folder / f"{self.part.name}.jsonl"),
+            str(self.history),
             seed,
-            chance.choice(_SKEWS_MS) if may_be_skewed else 0,
+            self.skew_ms,
             settings,
         )
         command = [sys.executable, "-m", self.part.module, json.dumps(asdict(orders))]
@@ -93,17 +100,21 @@ class Actor:
                 command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
             )
 
-    def kill(self, scroll: Scroll) -> None:
-        """End it as a crash would."""
-        if self._process is not None and self.is_alive:
-            scroll.write(Died(now_us(), self.who))
-            self._process.kill()
-            self._process.wait(_END_SECS)
+    def kill(self, scroll: Scroll) -> bool:
+        """End it as a crash would; False if it was gone."""
+        if self._process is None or not self.is_alive:
+            return False
+        scroll.write(Died(now_us(), self.who))
+        self._process.kill()
+        self._process.wait(_END_SECS)
+        return True
 
-    def send(self, number: signal.Signals) -> None:
-        """Send a signal; nothing happens if it is gone."""
-        if self._process is not None and self.is_alive:
-            self._process.send_signal(number)
+    def send(self, number: signal.Signals) -> bool:
+        """Send a signal; False if it is gone."""
+        if self._process is None or not self.is_alive:
+            return False
+        self._process.send_signal(number)
+        return True
 
     def order(self, line: str) -> None:
         """Tell it something; nothing happens if it is gone."""
@@ -171,6 +182,24 @@ class Fleet:
                 finally:
                     actor.lock.release()
 
+    def stop_the_slow(self, scroll: Scroll) -> None:
+        """Stop those whose clock is behind; `mend` starts them again."""
+        self._stop([actor for actor in self._actors if actor.skew_ms < 0], scroll)
+
+    def stop_the_fast(self, scroll: Scroll) -> None:
+        """Stop those whose clock is ahead."""
+        self._stop([actor for actor in self._actors if actor.skew_ms > 0], scroll)
+
+    @staticmethod
+    def _stop(actors: list[Actor], scroll: Scroll) -> None:
+        alive = [actor for actor in actors if actor.is_alive]
+        began = now_us()
+        for actor in alive:
+            actor.send(signal.SIGTERM)
+        for actor in alive:
+            actor.end(scroll)
+            scroll.write(Cut(began, now_us(), actor.who, "stopped"))
+
     def retire(self, scroll: Scroll, *names: str) -> None:
         """End those whose names begin so, and play their parts no more."""
         gone = self.of(*names)
@@ -197,7 +226,13 @@ def cast(options: Options) -> Iterator[Part]:
 
 
 def _worker(number: int) -> dict[str, object]:
-    """No two workers are alike: threads or not, few slots or many, a name for good or a new one."""
+    """No two workers are alike: threads or not, few slots or many, a name for good or a new one.
+
+    One takes jobs by way of the shared rate limit; one tells and keeps nothing, and acknowledges by
+    the bare command where the server has it.
+    """
+    is_bare = number % 4 == 3
+    limit = {"rate_limit_max": _GENEROUS} if number % 4 == 2 else {}
     return {
         "plain": number % 4 == 0,
         # A name that the next process of this part has again, as under an orchestrator that gives
@@ -208,4 +243,8 @@ def _worker(number: int) -> dict[str, object]:
         "read_block_ms": 500,
         "shutdown_deadline_secs": 3.0,
         "scheduler_tick_ms": 200,
+        "store_results": not is_bare,
+        "events_enabled": not is_bare,
+        "result_ttl_ms": _KEPT_MS,
+        **limit,
     }

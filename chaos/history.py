@@ -79,6 +79,30 @@ class Recurs:
     key: str
     every_ms: int
     policy: str
+    budget: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Born:
+    """A process that may fire recurring jobs has begun: under which name, by how wrong a clock.
+
+    If it is a worker that keeps no results, nothing is left of what it completes.
+    """
+
+    us: int
+    who: str
+    holder: str
+    skew_ms: int
+    keeps_results: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Led:
+    """From then to then the scheduler's lock was seen in these hands, and in no other."""
+
+    us: int
+    until_us: int
+    holder: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,19 +121,24 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """It has ended, as `how` says: ok, failed, hopeless or cancelled. Not acknowledged yet."""
+    """It has ended, as `how` says: ok, failed, hopeless or cancelled. Not acknowledged yet.
+
+    Whether it returned something, which is to be kept, it says too.
+    """
 
     us: int
     run: str
     how: str
+    has_value: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Died:
-    """A process is gone, or about to be, by SIGKILL."""
+    """A process is gone, or about to be, by SIGKILL: at this step, if it was told to."""
 
     us: int
     who: str
+    step: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +149,15 @@ class Cut:
     until_us: int
     who: str
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """From now, until then, a worker's event loop does nothing else. It excuses no run."""
+
+    us: int
+    until_us: int
+    who: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +179,20 @@ class Starved:
 
 @dataclass(frozen=True, slots=True)
 class Broke:
-    """The nemesis did something, or tried to and could not."""
+    """The nemesis did something, which was begun then, or tried to and could not."""
 
     us: int
     fault: str
     detail: str = ""
     is_done: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """The queue was paused from then, when that was acknowledged, until that was to end."""
+
+    us: int
+    until_us: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,13 +209,15 @@ class Found:
     """Afterwards: a job lies at this place, once for each such record.
 
     Places are `stream`, `delayed`, `dlq` and `completed`. The last says whether what the handler
-    returned can be read, and which call's job it says it was, if it says so.
+    returned can be read. Which call's job it was they say if they know, and a dead letter says
+    since when it is one.
     """
 
     job_id: str
     place: str
     has_result: bool = True
     call: str = ""
+    ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,14 +247,15 @@ class Stage:
 
 
 Record: TypeAlias = (
-    Asked | Added | Refused | Withdrawing | Withdrawn | Recurs | Started | Ended | Died | Cut
-    | Forgotten | Starved | Broke | Poisoned | Found | SetAside | Quiet | Stage
+    Asked | Added | Refused | Withdrawing | Withdrawn | Recurs | Born | Led | Started | Ended
+    | Died | Cut | Blocked | Forgotten | Starved | Broke | Paused | Poisoned | Found | SetAside
+    | Quiet | Stage
 )  # fmt: skip
 _KINDS = {
     kind.__name__: kind
     for kind in (
-        Asked, Added, Refused, Withdrawing, Withdrawn, Recurs, Started, Ended, Died, Cut, Forgotten,
-        Starved, Broke, Poisoned, Found, SetAside, Quiet, Stage,
+        Asked, Added, Refused, Withdrawing, Withdrawn, Recurs, Born, Led, Started, Ended, Died, Cut,
+        Blocked, Forgotten, Starved, Broke, Paused, Poisoned, Found, SetAside, Quiet, Stage,
     )
 }  # fmt: skip
 
@@ -234,8 +283,16 @@ def to_line(record: Record) -> str:
 
 def read_all(folder: Path) -> list[Record]:
     """Every record of every file, in the order of the clock; those without a time come last."""
-    lines = (line for path in sorted(folder.glob("*.jsonl")) for line in _whole_lines(path))
-    return in_order(from_line(line) for line in lines)
+    paths = sorted(folder.glob("*.jsonl"))
+    return in_order(record for path in paths for record in read_since(path, 0))
+
+
+def read_since(path: Path, at: int) -> list[Record]:
+    """The records of a file behind its first `at` bytes."""
+    with path.open("rb") as file:
+        file.seek(at)
+        added = file.read().decode("utf-8")
+    return [from_line(line) for line in _whole(added)]
 
 
 def in_order(records: Iterable[Record]) -> list[Record]:
@@ -254,8 +311,6 @@ def from_line(line: str) -> Record:
     return made
 
 
-def _whole_lines(path: Path) -> Iterator[str]:
+def _whole(text: str) -> Iterator[str]:
     # A process that was killed inside its `write` may have left half of a line, at the end.
-    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
-        if line.endswith("\n"):
-            yield line
+    return (line for line in text.splitlines(keepends=True) if line.endswith("\n"))

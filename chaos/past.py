@@ -8,12 +8,16 @@ from chaos.history import (
     EVERYBODY,
     Added,
     Asked,
+    Blocked,
+    Born,
     Broke,
     Cut,
     Died,
     Ended,
     Forgotten,
     Found,
+    Led,
+    Paused,
     Poisoned,
     Quiet,
     Record,
@@ -37,6 +41,7 @@ class Run:
     began: Started
     until_us: int
     how: str
+    has_value: bool = False
 
     @property
     def is_ok(self) -> bool:
@@ -86,11 +91,17 @@ class Past:
     refused: list[Refused] = field(default_factory=list)
     recurring: dict[str, Recurs] = field(default_factory=dict)
     cuts: dict[str, list[Cut]] = field(default_factory=lambda: defaultdict(list))
+    blocked: list[Blocked] = field(default_factory=list)
     died_us: dict[str, int] = field(default_factory=dict)
     forgotten: list[Forgotten] = field(default_factory=list)
     starved: list[Starved] = field(default_factory=list)
+    paused: list[Paused] = field(default_factory=list)
     broke: list[Broke] = field(default_factory=list)
-    poisoned: int = 0
+    born: list[Born] = field(default_factory=list)
+    silent: set[str] = field(default_factory=set)
+    """Workers that keep no results."""
+    led: list[Led] = field(default_factory=list)
+    poisoned: list[Poisoned] = field(default_factory=list)
     set_aside: int = 0
     quiet: Quiet | None = None
 
@@ -99,6 +110,35 @@ class Past:
         if job_id not in self.jobs:
             self.jobs[job_id] = JobPast(job_id)
         return self.jobs[job_id]
+
+    def may_be_untold(self, job: JobPast) -> bool:
+        """Whether it succeeded in a worker that keeps no results: nothing need be left of it."""
+        return any(run.is_ok and run.began.who in self.silent for run in job.runs)
+
+    def asked_for(self, job: JobPast) -> Asked | None:
+        """The call that made a job; None if it is a recurring one, or nobody knows.
+
+        The run says so best, then the dead letter: of calls for one id any may have made the job.
+        """
+        calls = [run.began.call for run in job.runs]
+        calls += [each.call for each in job.found]
+        calls += [each.call for each in job.added if not each.is_taken]
+        return next((self.asked[call] for call in calls if call in self.asked), None)
+
+    def budget_of(self, job: JobPast) -> int | None:
+        """How often a job may run, as it was asked for; what it says itself if nobody knows."""
+        if asked := self.asked_for(job):
+            return asked.budget
+        spec = self.recurring.get(job.job_id.rpartition("@")[0])
+        if spec is not None and spec.budget:
+            return spec.budget
+        return job.runs[0].began.budget if job.runs else None
+
+    @property
+    def wall_offset_ms(self) -> int:
+        """What has to be added to the machine's monotonic clock to get its wall clock."""
+        ask = next(iter(self.asked.values()), None)
+        return ask.ms - ask.us // 1_000 if ask else 0
 
     def losses(self) -> list[Forgotten]:
         """When a server died with acknowledged writes that its replica did not have."""
@@ -122,14 +162,15 @@ def told(records: Iterable[Record]) -> Past:
                 ends[run] = record
             case _:
                 _note(past, record)
-    for run, began in starts.items():
-        end = ends.get(run)
+    for name, began in starts.items():
+        end = ends.get(name)
         died_us = past.died_us.get(began.who, FOREVER_US)
-        past.job(began.job_id).runs.append(
-            Run(began, end.us if end else max(died_us, began.us), end.how if end else "")
-        )
+        until_us = end.us if end else max(died_us, began.us)
+        how, has_value = (end.how, end.has_value) if end else ("", False)
+        past.job(began.job_id).runs.append(Run(began, until_us, how, has_value))
     for job in past.jobs.values():
         job.runs.sort(key=lambda run: run.began.us)
+    past.silent = {each.who for each in past.born if not each.keeps_results}
     return past
 
 
@@ -147,28 +188,42 @@ def _note(past: Past, record: Record) -> None:
             past.job(record.job_id).withdrawing.append(record)
         case Withdrawn():
             past.job(record.job_id).withdrawn.append(record)
-        case Found():
-            past.job(record.job_id).found.append(record)
-        case Recurs():
-            past.recurring[record.key] = record
-        case Died():
-            past.died_us[record.who] = min(record.us, past.died_us.get(record.who, FOREVER_US))
+        case Paused():
+            past.paused.append(record)
+        case Found() | Poisoned() | SetAside() | Quiet():
+            _note_rest(past, record)
         case _:
             _note_weather(past, record)
 
 
 def _note_weather(past: Past, record: Record) -> None:
     match record:
+        case Recurs():
+            past.recurring[record.key] = record
+        case Born():
+            past.born.append(record)
+        case Led():
+            past.led.append(record)
+        case Died():
+            past.died_us[record.who] = min(record.us, past.died_us.get(record.who, FOREVER_US))
         case Cut():
             past.cuts[record.who].append(record)
+        case Blocked():
+            past.blocked.append(record)
         case Forgotten():
             past.forgotten.append(record)
         case Starved():
             past.starved.append(record)
-        case Broke(is_done=True):
+        case Broke():
             past.broke.append(record)
+
+
+def _note_rest(past: Past, record: Found | Poisoned | SetAside | Quiet) -> None:
+    match record:
+        case Found():
+            past.job(record.job_id).found.append(record)
         case Poisoned():
-            past.poisoned += record.count
+            past.poisoned.append(record)
         case SetAside():
             past.set_aside += record.count
         case Quiet():

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from chaos import clocks
-from chaos.history import Cut, Died, Scroll
+from chaos.history import Born, Cut, Died, Scroll
 
 _PULSE_S = 0.1
 # Less is what a machine with more processes than cores does all the time.
@@ -47,13 +47,18 @@ class Life:
     def __init__(self, orders: Orders) -> None:
         """Set the clock wrong if ordered, and begin to watch the pulse."""
         self.who = orders.who
+        self._skew_ms = orders.skew_ms
         clocks.skew(orders.skew_ms)
         self.scroll = Scroll(Path(orders.history))
         threading.Thread(target=watch_pulse, args=(self.scroll, self.who), daemon=True).start()
 
-    def die(self) -> None:
-        """End as a crash would, having written down that it comes."""
-        self.scroll.write(Died(clocks.now_us(), self.who))
+    def may_lead(self, holder: str, *, keeps_results: bool = True) -> None:
+        """Write down under which name it holds the scheduler's lock, if it ever does."""
+        self.scroll.write(Born(clocks.now_us(), self.who, holder, self._skew_ms, keeps_results))
+
+    def die(self, step: str = "") -> None:
+        """End as a crash would, having written down that it comes, and at which step."""
+        self.scroll.write(Died(clocks.now_us(), self.who, step))
         os.kill(os.getpid(), signal.SIGKILL)
 
     def obey(self, obey: Callable[[str], None]) -> None:

@@ -29,6 +29,7 @@ class Producer:
         self._life.obey(lambda _: None)
         settings = dict(orders.settings or {})
         self._rate: float = settings.pop("rate")
+        self._kinds: list[str] = settings.pop("kinds", [])
         self._queue = Queue(orders.queue, redis_url=orders.url, **settings)
         self._chance = random.Random(orders.seed)
         self._stop = asyncio.Event()
@@ -38,7 +39,7 @@ class Producer:
     async def run(self) -> None:
         """Add until SIGTERM, and then wait for the answers that are due."""
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._stop.set)
-        asking = wanted(self._chance)
+        asking = wanted(self._chance, self._kinds)
         async with asyncio.TaskGroup() as tasks:
             while not self._stop.is_set():
                 await self._room.acquire()

@@ -1,12 +1,13 @@
 """What a run comes to: figures, and breaches with the whole story of their job."""
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from chaos.checker import RULES, Breach
+from chaos.faults import playable
 from chaos.history import (
     Added,
     Asked,
@@ -20,8 +21,10 @@ from chaos.history import (
 )
 from chaos.options import Options
 from chaos.past import Past
+from chaos.windows import had_to_fire
 
 _MOST_SHOWN = 5
+_LONGEST_REASON = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +42,14 @@ class Figures:
     redelivered: int
     """Runs after one that was killed, cut off, or not acknowledged."""
     completed: int
+    untold: int
+    """Succeeded in a worker that keeps no results, and nothing is left of them."""
     dead_letters: int
     withdrawn: int
     set_aside: int
     fired: int
+    had_to_fire: int
+    """Windows that came under a leader to whom nothing was done."""
     deaths: int
     at_risk: int
     """Acknowledged by a primary that died before its replica had them, and gone."""
@@ -71,10 +78,12 @@ def figures(past: Past, breaches: list[Breach]) -> Figures:
         retried=before["failed"],
         redelivered=before.total() - before["failed"],
         completed=places["completed"],
+        untold=sum(past.may_be_untold(job) and not job.found for job in jobs),
         dead_letters=places["dlq"],
         withdrawn=sum(job.is_withdrawn for job in jobs),
         set_aside=past.set_aside,
         fired=sum("@" in job.job_id for job in jobs),
+        had_to_fire=sum(len(had_to_fire(past, spec)) for spec in past.recurring.values()),
         deaths=len(past.died_us),
         at_risk=sum(
             not job.may_be_withdrawn and not any(r.is_ok for r in job.runs) for job in nowhere
@@ -92,7 +101,9 @@ def to_json(options: Options, past: Past, breaches: list[Breach], records: list[
         "command": options.command,
         "seed": options.seed,
         "figures": asdict(figures(past, breaches)),
-        "faults": dict(Counter(each.fault for each in past.broke).most_common()),
+        "faults": dict(_played(past).most_common()),
+        "futile": _futile(past),
+        "never_done": _never_done(options, past),
         "breaches": [
             {**asdict(breach), "history": [json.loads(line) for line in story(breach, records)]}
             for breach in breaches
@@ -115,10 +126,15 @@ def _lines(
     for name, value in asdict(counted).items():
         yield f"  {name.replace('_', ' '):<20}{value:>9,}"
     yield ""
-    played = Counter(each.fault for each in past.broke)
+    played = _played(past)
     yield f"  {'faults':<20}{played.total():>9,}"
     for name, times in played.most_common():
         yield f"    {name:<18}{times:>9,}"
+    for name, reasons in sorted(_futile(past).items()):
+        yield f"    {name} could not be done {sum(reasons.values()):,} times:"
+        yield from (f"      {times:>6,}  {why}" for why, times in reasons.items())
+    for name in _never_done(options, past):
+        yield f"    {name} was NEVER DONE: this run proves nothing of it"
     yield ""
     if not breaches:
         yield f"  every promise was kept: {', '.join(RULES)}"
@@ -134,6 +150,25 @@ def _lines(
         yield f"  in all: {', '.join(f'{rule} {n}' for rule, n in counts.items())}"
     yield ""
     yield f"  to repeat it: {options.command}"
+
+
+def _played(past: Past) -> Counter[str]:
+    return Counter(each.fault for each in past.broke if each.is_done)
+
+
+def _never_done(options: Options, past: Past) -> list[str]:
+    done = _played(past)
+    wanted = playable(options.topology, options.faults)
+    return [fault.name for fault in wanted if fault.name not in done]
+
+
+def _futile(past: Past) -> dict[str, dict[str, int]]:
+    """How often a fault came to nothing, by the reason."""
+    reasons: dict[str, Counter[str]] = defaultdict(Counter)
+    for each in past.broke:
+        if not each.is_done:
+            reasons[each.fault][each.detail.splitlines()[0][:_LONGEST_REASON]] += 1
+    return {fault: dict(counted.most_common()) for fault, counted in reasons.items()}
 
 
 def story(breach: Breach, records: Iterable[Record]) -> list[str]:

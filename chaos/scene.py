@@ -2,17 +2,25 @@
 
 import random
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from chaos.clocks import now_us
 from chaos.fleet import Actor, Fleet
-from chaos.history import Cut, Scroll
+from chaos.history import Cut, Record, Scroll, read_since
 from chaos.stage import Stage
 from chasquimq.wire.keys import QueueKeys
 
 _PATIENCE_S = 2.0
+_LOOK_S = 0.02
+# How long a fault waits for what it was set to break. It keeps others from being played.
+ORDER_S = 5.0
+
+
+class FutileError(Exception):
+    """What was to be broken was not there, or did not come to the place where it breaks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,26 @@ class Scene:
             yield
         finally:
             self._server.release()
+
+    def ordered(self, actor: Actor, order: str, is_deed: Callable[[Record], bool]) -> str:
+        """Give an order to a process; returns who it is when its history has the deed.
+
+        `FutileError` if it ends before, or takes too long: then it is told to let it be.
+        """
+        who, mark = actor.who, actor.history.stat().st_size if actor.history.exists() else 0
+        actor.order(order)
+        deadline = time.monotonic() + ORDER_S
+        while not self.over.wait(_LOOK_S) and time.monotonic() < deadline:
+            # Asked before the history is read: what it did, it did before it ended.
+            is_there = actor.who == who and actor.is_alive
+            if actor.history.exists() and any(map(is_deed, read_since(actor.history, mark))):
+                return who
+            if not is_there:
+                message = f"{who} was gone before it came to {order!r}"
+                raise FutileError(message)
+        actor.order("live")
+        message = f"{who} did not come to {order!r}"
+        raise FutileError(message)
 
     def last(self, seconds: float) -> None:
         """Let so much time pass, or less if the run is over."""

@@ -63,7 +63,7 @@ class Stage(ABC):
 
     def is_up(self) -> bool:
         """Whether the primary answers, and takes writes."""
-        with suppress(redis.RedisError, ValueError):
+        with suppress(redis.RedisError, ValueError, AssertionError):
             return self.run("ROLE")[0] in (b"master", "master")
         return False
 
@@ -178,7 +178,7 @@ class Spread(Stage):
 
     def is_up(self) -> bool:
         """Whether the nodes believe one another to be there: until then they refuse everything."""
-        with suppress(redis.RedisError, ValueError):
+        with suppress(redis.RedisError, ValueError, AssertionError):
             return super().is_up() and all(map(_is_sound, self.cluster.nodes))
         return False
 

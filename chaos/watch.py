@@ -1,10 +1,13 @@
-"""Writes down when the server could not be reached, whatever the reason: for everybody's excuse."""
+"""Writes down what excuses everybody, and what does not: a server out of reach, and who leads."""
 
 import threading
+from contextlib import suppress
 from typing import Self
 
+import redis
+
 from chaos.clocks import now_us
-from chaos.history import EVERYBODY, Cut, Scroll
+from chaos.history import EVERYBODY, Cut, Led, Scroll
 from chaos.process import STANDSTILL_US, watch_pulse
 from chaos.stage import Stage
 
@@ -17,9 +20,10 @@ class Watch:
     The proxies live in this process: when it stands still, so does everybody's network.
     """
 
-    def __init__(self, stage: Stage, scroll: Scroll) -> None:
+    def __init__(self, stage: Stage, scroll: Scroll, scheduler_lock: bytes) -> None:
         """Nothing is watched before `with`."""
         self._stage = stage
+        self._lock = scheduler_lock
         self._scroll = scroll
         self._stop = threading.Event()
         self._threads = [
@@ -40,10 +44,26 @@ class Watch:
             thread.join()
 
     def _look(self) -> None:
-        seen = now_us()
+        seen = since = now_us()
+        leader = ""
         while not self._stop.wait(_LOOK_S):
-            if self._stage.is_up():
-                now = now_us()
-                if now - seen > STANDSTILL_US:
-                    self._scroll.write(Cut(seen, now, EVERYBODY, "server away"))
-                seen = now
+            if not self._stage.is_up():
+                continue
+            now, holder = now_us(), self._leader()
+            if now - seen > STANDSTILL_US:
+                self._scroll.write(Cut(seen, now, EVERYBODY, "server away"))
+            if holder != leader:
+                self._told(since, seen, leader)
+                leader, since = holder, now
+            seen = now
+        self._told(since, seen, leader)
+
+    def _leader(self) -> str:
+        """Who holds the scheduler's lock; empty if nobody does, or nobody can say."""
+        with suppress(redis.RedisError):
+            return (self._stage.run("GET", self._lock) or b"").decode()
+        return ""
+
+    def _told(self, since: int, until: int, leader: str) -> None:
+        if leader:
+            self._scroll.write(Led(since, until, leader))

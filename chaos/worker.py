@@ -8,10 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 from chaos.clocks import now_ms, now_us
-from chaos.history import Ended, Started
+from chaos.history import Blocked, Ended, Started
 from chaos.process import Life, Orders
 from chaos.steps import Steps
 from chasquimq import ChasquiError, Job, RetryConfig, UnrecoverableError, Worker
+from chasquimq.wire.keys import QueueKeys
 
 _TELLS = 0.1
 
@@ -22,20 +23,26 @@ class Play:
     def __init__(self, orders: Orders) -> None:
         """Begin to take orders."""
         self._orders = orders
-        self._life = Life(orders)
-        self.steps = Steps(self._life.die)
+        self.life = Life(orders)
+        self.steps = Steps(self.life.die)
         self._runs = 0
         self._chance = random.Random(orders.seed)
         self._loop = asyncio.get_running_loop()
-        self._life.obey(self._obey)
+        self.life.obey(self._obey)
 
     def _obey(self, order: str) -> None:
         verb, _, rest = order.partition(" ")
         if verb == "die":
             self.steps.arm(rest)
+        elif verb == "live":
+            self.steps.arm("")
         elif verb == "block":
-            seconds = float(rest)
-            self._loop.call_soon_threadsafe(lambda: time.sleep(seconds))
+            self._loop.call_soon_threadsafe(self._block, float(rest))
+
+    def _block(self, seconds: float) -> None:
+        now = now_us()
+        self.life.scroll.write(Blocked(now, now + round(seconds * 1_000_000), self._orders.who))
+        time.sleep(seconds)
 
     async def act(self, job: Job) -> Any:  # noqa: ANN401 -- what a handler returns
         """Do what the job's data says, in the event loop."""
@@ -63,6 +70,7 @@ class Play:
             return  # a broken connection may cost them; it must not cost the job
 
     def _begin(self, job: Job) -> Callable[[str], None]:
+        """Write down that it has begun; what is returned writes down how it ended."""
         self._runs += 1
         run = f"{self._orders.who}#{self._runs}"
         data = job.data
@@ -70,11 +78,14 @@ class Play:
             now_us(), now_ms(), run, self._orders.who, job.id, data["call"], job.attempt,
             data["budget"],
         )  # fmt: skip
-        self._life.scroll.write(began)
+        self.life.scroll.write(began)
         if data["ends"] == "die":
-            self._life.die()
+            self.life.die()
         self.steps.reached("in-handler")
-        return lambda how: self._life.scroll.write(Ended(now_us(), run, how))
+        returns = data["returns"]
+        return lambda how: self.life.scroll.write(
+            Ended(now_us(), run, how, has_value=returns and how == "ok")
+        )
 
     @staticmethod
     def _finish(job: Job, end: Callable[[str], None]) -> Any:  # noqa: ANN401
@@ -101,10 +112,13 @@ async def main(orders: Orders) -> None:
         redis_url=orders.url,
         consumer_id=settings.pop("consumer_id"),
         retry=RetryConfig(initial_backoff_ms=20, max_backoff_ms=400, jitter_ms=10),
-        store_results=True,
         metrics=play.steps,
         **settings,
     )
+    play.steps.watch_flushes(QueueKeys(orders.queue).stream)
+    # Its scheduler's token is its own affair, and nobody else's.
+    holder = worker._config.scheduler.holder_id  # noqa: SLF001
+    play.life.may_lead(holder, keeps_results=settings["store_results"])
     await worker.run()
 
 

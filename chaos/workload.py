@@ -1,7 +1,7 @@
 """Pure: which jobs the producers add, and what the data of a job tells its handler to do."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -12,6 +12,8 @@ from chaos.options import LEASE_MS
 # as fast, so each such id is wanted some ten times.
 CONTENTION = 30
 RECURRING = (("skip", 700), ("fire-once", 900), ("fire-all", 1_100))
+# When the faults are over: of these no window may be left out, since nothing is wrong any more.
+RECURRING_IN_THE_QUIET = (("skip", 300), ("fire-once", 350), ("fire-all", 400))
 RECURRING_BUDGET = 4
 
 
@@ -38,25 +40,27 @@ class _Kind:
     ends: str = "ok"
 
 
-# Budgets leave room for the kills that a job meets through no fault of its own; those that cannot
-# succeed have small ones, so that they come to their end within the run.
+# Most budgets leave room for the kills that a job meets through no fault of its own; those that
+# cannot succeed have small ones, so that they come to their end within the run.
 _KINDS = (
     _Kind("quick", 600, budget=8),
     _Kind("slow", 80, budget=8, takes_ms=(100, 900)),
     _Kind("longer-than-a-lease", 12, budget=8, takes_ms=(LEASE_MS + 500, LEASE_MS * 2)),
     _Kind("flaky", 100, budget=9, fails=1),
     _Kind("very-flaky", 30, budget=10, fails=3),
+    _Kind("of-few-runs", 40, budget=2, takes_ms=(0, 200)),
     _Kind("failing", 30, budget=3, fails=99),
     _Kind("hopeless", 20, budget=5, ends="hopeless"),
     _Kind("deadly", 2, budget=2, ends="die"),
 )
 
 
-def wanted(chance: random.Random) -> Iterator[Wanted]:
-    """What one producer asks for, without end."""
-    weights = [kind.weight for kind in _KINDS]
+def wanted(chance: random.Random, kinds: Collection[str] = ()) -> Iterator[Wanted]:
+    """What one producer asks for, without end; of these kinds only, if any are named."""
+    chosen = [kind for kind in _KINDS if not kinds or kind.name in kinds]
+    weights = [kind.weight for kind in chosen]
     for number in count():
-        [kind] = chance.choices(_KINDS, weights)
+        [kind] = chance.choices(chosen, weights)
         low, high = kind.takes_ms
         data = {"takes_ms": chance.randint(low, high), "fails": kind.fails, "ends": kind.ends}
         delay_ms = chance.choice((0, 0, 0, chance.randint(1, 200), chance.randint(200, 5_000)))

@@ -5,17 +5,36 @@ from collections.abc import Callable
 
 from chaos.fleet import Actor
 from chaos.options import LEASE_MS
-from chaos.scene import Scene
+from chaos.scene import ORDER_S, FutileError, Scene
 from chaos.stage import Single
-from tests.support.proxy import Proxy
+from chasquimq.broker import scripts
+from tests.support.proxy import Proxy, Trap
 
-_MARKERS = (b"EVALSHA", b"XREADGROUP", b"XADD", b"EVALSHA", b"XCLAIM", b"SCRIPT")
+# What each kind of process sends all the time, and what it is for; some have two ways to do it. Not
+# what is sent now and then: a trap is set for seconds.
+_SENT: dict[str, dict[str, tuple[bytes, ...]]] = {
+    "worker": {
+        "read": (b"XREADGROUP", scripts.TAKE.sha),
+        "complete": (scripts.COMPLETE.sha, b"XACKDEL"),
+        "retry": (scripts.RETRY.sha,),
+        "promote": (scripts.PROMOTE.sha,),
+        "renew": (scripts.RENEW.sha, scripts.CLAIM.sha),
+    },
+    "producer": {
+        "add": (scripts.ADD.sha, scripts.ADD_UNIQUE.sha),
+        "schedule": (scripts.SCHEDULE.sha,),
+    },
+    "promoter": {"promote": (scripts.PROMOTE.sha,)},
+    "scheduler": {"fire": (scripts.FIRE.sha,), "lead": (scripts.LEAD.sha,)},
+}
 
 
 def reset(scene: Scene, chance: random.Random) -> str:
     """Every connection of one actor is reset. It costs nothing but a reconnect."""
     actor, proxy = _someone(scene, chance)
-    proxy.cut()
+    if not proxy.cut():
+        message = f"{actor.who} had no connection"
+        raise FutileError(message)
     return actor.who
 
 
@@ -32,17 +51,32 @@ def reset_everybody(scene: Scene, chance: random.Random) -> str:
 def lose_request(scene: Scene, chance: random.Random) -> str:
     """A connection breaks under a request, which never arrives."""
     actor, proxy = _someone(scene, chance)
-    marker = chance.choice(_MARKERS)
-    proxy.cut_before(marker)
-    return f"{actor.who} {marker.decode()}"
+    what, markers = _something_sent(actor, chance)
+    return _sprung(actor, proxy, proxy.cut_before(*markers), what)
 
 
 def truncate_answer(scene: Scene, chance: random.Random) -> str:
     """A connection breaks in the middle of an answer, or before it: the server has done it."""
     actor, proxy = _someone(scene, chance)
-    marker, size = chance.choice(_MARKERS), chance.randint(0, 60)
-    proxy.cut_after(marker, answer_bytes=size)
-    return f"{actor.who} {marker.decode()} after {size} bytes"
+    what, markers = _something_sent(actor, chance)
+    size = chance.randint(0, 60)
+    trap = proxy.cut_after(*markers, answer_bytes=size)
+    return _sprung(actor, proxy, trap, f"{what} after {size} bytes")
+
+
+def _something_sent(actor: Actor, chance: random.Random) -> tuple[str, tuple[bytes, ...]]:
+    """A purpose for which such a process talks to the server, and how that is known."""
+    role, _, _ = actor.part.name.partition("-")
+    return chance.choice(list(_SENT[role].items()))
+
+
+def _sprung(actor: Actor, proxy: Proxy, trap: Trap, what: str) -> str:
+    """Return when it was; `FutileError` if it is not in time, and then never."""
+    who = actor.who
+    if not trap.sprung.wait(ORDER_S) and not proxy.disarm(trap):
+        message = f"{who} sent no {what}"
+        raise FutileError(message)
+    return f"{who} {what}"
 
 
 def lasting(
@@ -55,6 +89,9 @@ def lasting(
         # Mostly short, now and then longer than a lease.
         seconds = min(chance.expovariate(0.7), LEASE_MS / 1_000 * 2.5)
         with actor.lock, scene.cutting(actor.who, why):
+            if not actor.is_alive:
+                message = f"{actor.who} was gone"
+                raise FutileError(message)
             begin(proxy)
             scene.last(seconds)
             end(proxy)

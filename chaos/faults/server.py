@@ -1,13 +1,14 @@
 """Faults of the server: killed, frozen, out of memory, forgetful; and a queue that is paused."""
 
 import random
+from collections.abc import Callable
 
 import redis
 
 from chaos.clocks import now_us
-from chaos.history import EVERYBODY, Forgotten, Starved
+from chaos.history import EVERYBODY, Forgotten, Paused, Starved
 from chaos.options import LEASE_MS
-from chaos.scene import Scene
+from chaos.scene import FutileError, Scene
 
 _LEASE_S = LEASE_MS / 1_000
 
@@ -48,19 +49,23 @@ def destroy_group(scene: Scene, chance: random.Random) -> str:  # noqa: ARG001
     """XGROUP DESTROY: every delivery is forgotten, and how many there were; no job is."""
     with scene.server():
         scene.scroll.write(Forgotten(now_us(), "group destroyed"))
-        gone = scene.stage.run("XGROUP", "DESTROY", scene.keys.stream, "default")
-    return f"{gone}"
+        if not scene.stage.run("XGROUP", "DESTROY", scene.keys.stream, "default"):
+            message = "there was no group"
+            raise FutileError(message)
+    return "with all its deliveries"
 
 
 def exhaust_memory(scene: Scene, chance: random.Random) -> str:
     """The server is at `maxmemory`: what needs memory is refused for a while."""
     seconds = chance.uniform(0.3, 1.2 * _LEASE_S)
     with scene.server():
-        began = now_us()
-        scene.stage.run("CONFIG", "SET", "maxmemory", "1")
-        scene.last(seconds)
-        scene.stage.run("CONFIG", "SET", "maxmemory", "0")
-        scene.scroll.write(Starved(began, now_us()))
+        server, began = scene.stage.primary(), now_us()
+        try:
+            scene.stage.run("CONFIG", "SET", "maxmemory", "1")
+            scene.last(seconds)
+        finally:
+            _insist(scene, lambda: server.client().config_set("maxmemory", "0"))
+            scene.scroll.write(Starved(began, now_us()))
     return f"for {seconds:.1f} s"
 
 
@@ -68,11 +73,19 @@ def pause_queue(scene: Scene, chance: random.Random) -> str:
     """The queue is paused, as `Queue.pause` does it, and resumed."""
     seconds = chance.uniform(0.1, 3)
     scene.stage.run("SET", scene.keys.paused, "1")
+    began = now_us()
     scene.last(seconds)
+    scene.scroll.write(Paused(began, now_us()))
+    _insist(scene, lambda: scene.stage.run("DEL", scene.keys.paused))
+    return f"for {seconds:.1f} s"
+
+
+def _insist(scene: Scene, undo: Callable[[], object]) -> None:
+    """Undo a fault, until it is done: what it breaks for good it excuses for good."""
     while True:
         try:
-            scene.stage.run("DEL", scene.keys.paused)
+            undo()
         except redis.RedisError:
             scene.last(0.1)
         else:
-            return f"for {seconds:.1f} s"
+            return

@@ -2,14 +2,16 @@
 
 import random
 import signal
+import threading
 from collections.abc import Callable
 
 from chaos.clocks import now_us
-from chaos.history import Cut
+from chaos.fleet import Actor
+from chaos.history import Blocked, Cut, Died
 from chaos.options import LEASE_MS
-from chaos.scene import Scene
+from chaos.scene import ORDER_S, FutileError, Scene
 from chaos.stage import Single
-from chasquimq.broker import scripts
+from chaos.steps import acknowledgements
 
 _LEASE_S = LEASE_MS / 1_000
 # A leader's lock lives for five seconds.
@@ -23,7 +25,7 @@ def kill(*names: str) -> Callable[[Scene, random.Random], str]:
     def play(scene: Scene, chance: random.Random) -> str:
         actor = scene.someone(chance, *names)
         with actor.lock:
-            actor.kill(scene.scroll)
+            _see(actor, is_there=actor.kill(scene.scroll))
         return actor.who
 
     return play
@@ -34,8 +36,12 @@ def kill_at(step: str) -> Callable[[Scene, random.Random], str]:
 
     def play(scene: Scene, chance: random.Random) -> str:
         actor = scene.someone(chance, "worker")
-        actor.order(f"die {step}")
-        return actor.who
+        who = actor.who
+        return scene.ordered(
+            actor,
+            f"die {step}",
+            lambda each: isinstance(each, Died) and (each.who, each.step) == (who, step),
+        )
 
     return play
 
@@ -46,9 +52,18 @@ def kill_in_flush(part: float) -> Callable[[Scene, random.Random], str]:
     def play(scene: Scene, chance: random.Random) -> str:
         assert isinstance(scene.stage, Single)
         actor = scene.someone(chance, "worker")
-        proxy = scene.stage.proxies[actor.part.name]
-        proxy.trip(scripts.COMPLETE.sha, lambda: actor.kill(scene.scroll), part=part)
-        return actor.who
+        who, proxy = actor.who, scene.stage.proxies[actor.part.name]
+        killed = threading.Event()
+
+        def crash() -> None:
+            if actor.kill(scene.scroll):
+                killed.set()
+
+        trap = proxy.trip(*acknowledgements(scene.keys.stream), then=crash, part=part)
+        if not killed.wait(ORDER_S) and not (proxy.disarm(trap) and killed.is_set()):
+            message = f"{who} acknowledged nothing"
+            raise FutileError(message)
+        return who
 
     return play
 
@@ -60,7 +75,7 @@ def freeze(*names: str) -> Callable[[Scene, random.Random], str]:
         actor = scene.someone(chance, *names)
         seconds = chance.uniform(0.5, 2) * max(_LEASE_S, _TERM_S)
         with actor.lock, scene.cutting(actor.who, "frozen"):
-            actor.send(signal.SIGSTOP)
+            _see(actor, is_there=actor.send(signal.SIGSTOP))
             scene.last(seconds)
             actor.send(signal.SIGCONT)
         return f"{actor.who} for {seconds:.1f} s"
@@ -71,9 +86,11 @@ def freeze(*names: str) -> Callable[[Scene, random.Random], str]:
 def block_loop(scene: Scene, chance: random.Random) -> str:
     """A callback that keeps a worker's event loop for longer than its leases: no excuse."""
     actor = scene.someone(chance, "worker")
-    seconds = chance.uniform(0.5, 1.8) * _LEASE_S
-    actor.order(f"block {seconds}")
-    return f"{actor.who} for {seconds:.1f} s"
+    who, seconds = actor.who, chance.uniform(0.5, 1.8) * _LEASE_S
+    scene.ordered(
+        actor, f"block {seconds}", lambda each: isinstance(each, Blocked) and each.who == who
+    )
+    return f"{who} for {seconds:.1f} s"
 
 
 def stop(scene: Scene, chance: random.Random) -> str:
@@ -81,8 +98,14 @@ def stop(scene: Scene, chance: random.Random) -> str:
     actor = scene.someone(chance, "worker")
     with actor.lock:
         who, began = actor.who, now_us()
-        actor.send(signal.SIGTERM)
+        _see(actor, is_there=actor.send(signal.SIGTERM))
         if not actor.wait(_STOP_SECS):
             actor.kill(scene.scroll)
         scene.scroll.write(Cut(began, now_us(), who, "stopped"))
     return who
+
+
+def _see(actor: Actor, *, is_there: bool) -> None:
+    if not is_there:
+        message = f"{actor.who} was gone"
+        raise FutileError(message)

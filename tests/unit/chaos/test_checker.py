@@ -9,11 +9,15 @@ from chaos.history import (
     EVERYBODY,
     Added,
     Asked,
+    Blocked,
+    Born,
+    Broke,
     Cut,
     Died,
     Ended,
     Forgotten,
     Found,
+    Paused,
     Poisoned,
     Quiet,
     Recurs,
@@ -62,6 +66,21 @@ def ran(job_id="j", who="w.1", *, at_ms=10, until_ms=20, how="ok", attempt=1, **
     return [began] if until_ms is None else [began, Ended(until_ms * MS, run, how)]
 
 
+def failed(times, who="w.1", **facts):
+    """As many runs, one after the other, the first at 10 ms, the others 20 ms later each."""
+    runs = [
+        ran(who=who, at_ms=10 + 20 * at, until_ms=11 + 20 * at, how="failed", attempt=at + 1,
+            **facts)
+        for at in range(times)
+    ]  # fmt: skip
+    return [record for run in runs for record in run]
+
+
+def dead_letter(job_id="j", at_ms=0, **facts):
+    """A dead letter; without a time it may have become one at any."""
+    return Found(job_id, "dlq", ms=at_ms, **facts)
+
+
 def completed(job_id="j", **facts):
     return Found(job_id, "completed", **facts)
 
@@ -81,6 +100,13 @@ def test_an_acknowledged_job_that_is_nowhere_is_lost():
     assert breaches(*added()) == [("lost", "j")]
 
 
+def test_a_job_that_was_begun_and_is_nowhere_is_lost_though_nobody_was_told_of_it():
+    """Such as a recurring one."""
+    assert breaches(*ran("nightly@60000", until_ms=None), Died(15 * MS, "w.1")) == [
+        ("lost", "nightly@60000")
+    ]
+
+
 def test_a_job_that_ran_and_left_no_trace_is_lost():
     assert breaches(*added(), *ran()) == [("lost", "j")]
 
@@ -89,9 +115,14 @@ def test_a_job_that_nobody_was_told_of_may_be_nowhere():
     assert breaches(Asked(0, 0, "p/1", "quick", 3)) == []
 
 
-@pytest.mark.parametrize("place", ["stream", "delayed", "dlq", "completed"])
+@pytest.mark.parametrize("place", ["stream", "delayed"])
 def test_a_job_that_lies_somewhere_is_not_lost(place):
     assert breaches(*added(), Found("j", place)) == []
+
+
+def test_a_job_that_has_ended_is_not_lost():
+    assert breaches(*added(), *ran(), completed()) == []
+    assert breaches(*added(), *failed(3), dead_letter()) == []
 
 
 def test_a_job_that_was_withdrawn_is_not_lost():
@@ -121,6 +152,15 @@ def test_a_server_without_memory_may_lose_the_outcome_of_a_job_that_succeeded():
     assert breaches(*added(), starved) == [("lost", "j")]
 
 
+def test_a_worker_that_keeps_no_results_leaves_nothing_of_what_succeeded_there():
+    bare = Born(0, "w.2", "token", 0, keeps_results=False)
+    assert breaches(bare, *added(), *ran(who="w.2")) == []
+    assert breaches(bare, *added(), *ran(who="w.2", how="failed")) == [("lost", "j")]
+    assert breaches(bare, *added(), *ran(who="w.1")) == [("lost", "j")]
+    unread = completed(has_result=False)
+    assert breaches(bare, *added(), *ran(who="w.1"), unread) == [("result", "j")]
+
+
 def test_what_a_primary_was_told_right_before_it_died_may_be_lost():
     loss = Forgotten(900 * MS, "primary killed", since_us=500 * MS)
     assert breaches(*added(at_ms=700), loss) == []
@@ -139,13 +179,13 @@ def test_a_group_that_was_destroyed_excuses_no_loss():
 
 @pytest.mark.parametrize("second", ["stream", "delayed", "dlq"])
 def test_a_job_in_two_places_is_seen(second):
-    broken = breaches(*added(), *ran(), completed(), Found("j", second))
-    assert broken == [("one place", "j")]
+    broken = breaches(*added(budget=1), *ran(budget=1), completed(), Found("j", second))
+    assert broken[0] == ("one place", "j")
 
 
 def test_a_job_twice_in_one_place_is_seen():
-    twice = [Found("j", "dlq"), Found("j", "dlq")]
-    assert breaches(*added(), *ran(how="failed"), *twice) == [("one place", "j")]
+    twice = [dead_letter(), dead_letter()]
+    assert breaches(*added(), *failed(3), *twice) == [("one place", "j")]
 
 
 def test_a_withdrawn_job_that_lies_somewhere_is_seen():
@@ -243,8 +283,24 @@ def test_a_run_more_than_its_budget_is_seen():
 
 
 def test_a_number_above_the_budget_is_seen():
-    broken = breaches(*added(), *ran(attempt=4, how="failed"), Found("j", "dlq"))
-    assert broken == [("budget", "j")]
+    skipped = ran(at_ms=90, until_ms=91, attempt=4, how="failed")
+    assert breaches(*added(), *failed(2), *skipped, dead_letter()) == [("budget", "j")]
+
+
+def test_a_run_more_than_was_asked_for_is_seen_whatever_the_job_says_itself():
+    broken = breaches(*added(budget=3), *failed(5, budget=9), dead_letter())
+    assert set(broken) == {("budget", "j")}
+
+
+def test_a_job_that_forgot_its_budget_is_seen():
+    assert breaches(*added(budget=3), *ran(budget=2), completed()) == [("budget", "j")]
+
+
+def test_a_recurring_job_has_the_budget_of_its_spec():
+    spec = Recurs(0, "k", every_ms=100, policy="skip", budget=2)
+    runs = [*ran("k@100", call="k", how="failed", budget=4)]
+    broken = breaches(spec, *runs, Found("k@100", "completed"))
+    assert ("budget", "k@100") in broken
 
 
 def test_runs_that_the_server_forgot_do_not_count():
@@ -252,6 +308,132 @@ def test_runs_that_the_server_forgot_do_not_count():
     told_of = [*added(), *(each for run in runs for each in run), Found("j", "dlq")]
     assert breaches(*told_of, Forgotten(25 * MS, "group destroyed")) == []
     assert breaches(*told_of, Forgotten(45 * MS, "group destroyed")) == [("budget", "j")]
+
+
+# How jobs end
+
+
+def test_a_job_that_completed_without_a_run_is_seen():
+    assert breaches(*added(), completed()) == [("completed", "j")]
+
+
+def test_a_job_that_completed_though_every_run_failed_is_seen():
+    assert breaches(*added(), *ran(how="failed"), completed()) == [("completed", "j")]
+    killed = [*ran(until_ms=None), Died(15 * MS, "w.1")]
+    assert breaches(*added(), *killed, completed()) == [("completed", "j")]
+
+
+def test_a_dead_letter_that_had_succeeded_is_seen():
+    story = [*added(budget=1), *ran(budget=1), dead_letter(at_ms=5_000)]
+    assert breaches(*story) == [("succeeded", "j")]
+    assert breaches(*story, Died(15_000 * MS, "w.1")) == [("succeeded", "j")]
+    assert breaches(*story, Died(25 * MS, "w.2")) == [("succeeded", "j")]
+    assert breaches(*story, cut("w.1", 20, 25)) == [("succeeded", "j")]
+
+
+@pytest.mark.parametrize(
+    "excuse",
+    [
+        Died(25 * MS, "w.1"),
+        cut("w.1", 15, 5_000),
+        cut(EVERYBODY, 15, 5_000, "server killed"),
+        Forgotten(15 * MS, "group destroyed"),
+    ],
+    ids=lambda excuse: getattr(excuse, "why", "died"),
+)
+def test_a_success_that_could_not_be_told_may_become_a_dead_letter(excuse):
+    assert breaches(*added(budget=1), *ran(budget=1), dead_letter(at_ms=5_000), excuse) == []
+
+
+def test_a_dead_letter_without_a_run_is_seen():
+    assert breaches(*added(), dead_letter()) == [("given up", "j")]
+
+
+def test_a_dead_letter_whose_add_nobody_was_told_of_has_its_budget_all_the_same():
+    asked = Asked(0, 0, "p/1", "quick", 3)
+    assert breaches(asked, dead_letter(call="p/1")) == [("given up", "j")]
+
+
+def test_a_dead_letter_with_runs_left_is_seen():
+    assert breaches(*added(), *failed(2), dead_letter()) == [("given up", "j")]
+
+
+def test_a_recurring_job_that_was_given_up_early_is_seen():
+    spec = Recurs(0, "k", every_ms=100, policy="skip", budget=2)
+    broken = breaches(spec, *ran("k@100", call="k", how="failed", budget=2), dead_letter("k@100"))
+    assert broken == [("given up", "k@100")]
+
+
+def test_a_job_without_hope_may_be_given_up_at_once():
+    assert breaches(*added(), *ran(how="hopeless"), dead_letter()) == []
+
+
+def test_a_job_that_killed_its_worker_has_all_its_runs_too():
+    deadly = [*ran(until_ms=None), Died(15 * MS, "w.1")]
+    again = [*ran(who="w.2", at_ms=5_000, until_ms=None, attempt=2), Died(5_001 * MS, "w.2")]
+    assert breaches(*added(budget=2), *deadly, dead_letter())[-1] == ("given up", "j")
+    story = [*added(), *deadly, *again, dead_letter(at_ms=9_000)]
+    assert breaches(*story) == [("given up", "j")]
+
+
+@pytest.mark.parametrize(
+    "cost",
+    [
+        Died(25 * MS, "w.2"),
+        Died(25 * MS, "worker-2.1", "after-read"),
+        cut("w.2", 20, 4_000),
+        cut(EVERYBODY, 20, 900, "server killed"),
+    ],
+    ids=lambda cost: getattr(cost, "why", getattr(cost, "step", "")) or "killed",
+)
+def test_a_job_that_may_have_been_read_and_lost_has_one_run_less(cost):
+    assert breaches(*added(), *failed(2), dead_letter(at_ms=9_000), cost) == []
+    assert breaches(*added(), *failed(1), dead_letter(at_ms=9_000), cost) == [("given up", "j")]
+    before = added(delay_ms=20_000)
+    late = ran(at_ms=20_010, until_ms=20_020, how="failed", attempt=2)
+    assert ("given up", "j") in breaches(*before, *late, dead_letter(at_ms=20_030), cost)
+
+
+def test_a_job_is_not_lost_again_before_a_lease_has_run_out():
+    deaths = [Died(25 * MS, "w.2"), Died(26 * MS, "w.3")]
+    in_time, too_soon = dead_letter(at_ms=2 * LEASE_MS), dead_letter(at_ms=2 * LEASE_MS - 10)
+    assert breaches(*added(), *failed(1), in_time, *deaths) == []
+    assert breaches(*added(), *failed(1), too_soon, *deaths) == [("given up", "j")]
+
+
+def test_who_hears_nothing_for_long_may_be_given_the_same_job_some_times():
+    deaf = cut("w.2", 20, 9_000, "mute")
+    assert breaches(*added(budget=4), *failed(1, budget=4), dead_letter(at_ms=12_500), deaf) == []
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        Died(9_000 * MS, "w.2"),
+        Died(25 * MS, "producer-1.1"),
+        Died(25 * MS, "scheduler-1.1"),
+        cut("promoter-1.1", 20, 4_000),
+        cut("w.2", 20, 120, "refused"),
+        Broke(15 * MS, "reset", "worker-1.1"),
+        Broke(15 * MS, "reset-everybody", "2 times"),
+        Broke(15 * MS, "truncate-answer", "worker-1.1 read after 9 bytes"),
+        Broke(15 * MS, "flush-scripts", "2 times"),
+        Blocked(15 * MS, 7_000 * MS, "w.2"),
+        Starved(15 * MS, 900 * MS),
+    ],
+    ids=lambda each: f"{type(each).__name__}-{getattr(each, 'fault', getattr(each, 'who', ''))}",
+)
+def test_what_cannot_cost_a_read_excuses_no_run_less(harmless):
+    story = [*added(), *failed(2), dead_letter(at_ms=8_000)]
+    assert breaches(*story, harmless) == [("given up", "j")]
+
+
+def test_a_stop_costs_no_run():
+    stopped = [cut("w.2", 20, 900, "stopped"), Died(901 * MS, "w.2")]
+    story = [*added(), *failed(2), dead_letter(at_ms=8_000)]
+    assert breaches(*story, *stopped) == [("given up", "j")]
+    killed_in_it = [cut("w.2", 20, 900, "stopped"), Died(500 * MS, "w.2")]
+    assert breaches(*story, *killed_in_it) == []
 
 
 # Delays
@@ -274,6 +456,38 @@ def test_a_job_that_begins_after_it_was_withdrawn_is_seen():
 def test_a_job_that_failed_before_it_was_withdrawn_breaks_nothing():
     gone = Withdrawn(50 * MS, "j", is_gone=True)
     assert breaches(*added(), *ran(how="failed"), gone) == []
+
+
+def pause(from_ms, until_ms):
+    return Paused(from_ms * MS, until_ms * MS)
+
+
+def test_a_job_that_begins_in_the_pause_in_which_it_was_added_is_seen():
+    begun = [*added(at_ms=100), *ran(at_ms=150, until_ms=160), completed()]
+    assert breaches(*begun, pause(90, 200)) == [("paused", "j")]
+    assert breaches(*begun, pause(90, 140)) == []
+
+
+def test_a_job_that_was_added_before_a_pause_may_have_been_read_before():
+    assert breaches(*added(at_ms=80), *ran(at_ms=150), completed(), pause(90, 200)) == []
+
+
+def test_of_two_pauses_the_first_to_end_ends_both():
+    begun = [*added(at_ms=100), *ran(at_ms=150, until_ms=160), completed()]
+    assert breaches(*begun, pause(90, 200), pause(50, 120)) == []
+
+
+@pytest.mark.parametrize(
+    "excuse",
+    [
+        Forgotten(95 * MS, "primary killed", since_us=85 * MS),
+        Broke(80 * MS, "wrong-type", "{chasqui:chaos}:paused for 0.1 s"),
+    ],
+    ids=["died with its primary", "something else at its key"],
+)
+def test_a_pause_that_may_not_be_there_any_more_holds_nobody(excuse):
+    begun = [*added(at_ms=100), *ran(at_ms=150, until_ms=160), completed()]
+    assert breaches(*begun, pause(90, 200), excuse) == []
 
 
 def test_a_call_that_was_refused_for_certain_and_ran_is_seen():
@@ -320,6 +534,21 @@ def test_a_result_of_another_job_is_seen():
     assert breaches(*added(), *ran(), completed(call="p/1")) == []
 
 
+def test_a_value_that_was_returned_and_is_not_kept_is_seen():
+    [began, ended] = ran()
+    returned = Ended(ended.us, ended.run, "ok", has_value=True)
+    assert breaches(*added(), began, returned, completed()) == [("result", "j")]
+    assert breaches(*added(), began, returned, completed(call="p/1")) == []
+
+
+def test_of_two_runs_that_succeeded_either_may_have_left_its_value():
+    [began, ended] = ran()
+    returned = Ended(ended.us, ended.run, "ok", has_value=True)
+    silent = ran(who="w.2", at_ms=30, until_ms=40)
+    died = Died(25 * MS, "w.1")
+    assert breaches(*added(), began, returned, died, *silent, completed()) == []
+
+
 # Recurring jobs
 
 
@@ -336,6 +565,11 @@ def test_windows_that_all_fired_break_nothing():
 def test_a_window_that_was_left_out_is_seen_where_all_must_fire():
     assert breaches(*fired(100, 300)) == [("windows", "")]
     assert breaches(*fired(100, 300, policy="skip")) == []
+
+
+def test_a_primary_that_died_excuses_no_window_that_was_left_out():
+    loss = Forgotten(900 * MS, "primary killed", since_us=500 * MS)
+    assert breaches(*fired(100, 300), loss) == [("windows", "")]
 
 
 def test_a_window_off_the_grid_is_seen():
@@ -358,6 +592,13 @@ def test_poison_that_vanished_is_seen():
     poison = [Poisoned(1, "entry: garbage", 2), SetAside(1)]
     assert breaches(*poison) == [("poison", "")]
     assert breaches(*poison, SetAside(1)) == []
+
+
+def test_poison_that_died_with_a_primary_is_excused_and_no_other():
+    loss = Forgotten(900 * MS, "primary killed", since_us=500 * MS)
+    assert breaches(Poisoned(600 * MS, "entry: garbage", 1), loss) == []
+    assert breaches(Poisoned(499 * MS, "entry: garbage", 1), loss) == [("poison", "")]
+    assert breaches(Poisoned(901 * MS, "entry: garbage", 1), loss) == [("poison", "")]
 
 
 def test_a_queue_that_does_not_drain_is_seen():

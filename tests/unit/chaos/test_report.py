@@ -66,3 +66,22 @@ def test_a_run_without_a_breach_says_so():
     kept = [record for record in RECORDS if getattr(record, "job_id", "") != "lost-one"]
     past = told(kept)
     assert "every promise was kept" in to_text(OPTIONS, past, check(past), kept)
+
+
+def test_faults_that_could_not_be_done_are_shown_with_the_reason():
+    past = told([*RECORDS, Broke(3, "reset", "TimeoutError", is_done=False)])
+    text = to_text(OPTIONS, past, [], RECORDS)
+    assert "reset could not be done 2 times:" in text
+    assert "2  TimeoutError" in text
+    assert json.loads(to_json(OPTIONS, past, [], RECORDS))["futile"] == {
+        "reset": {"TimeoutError": 2}
+    }
+
+
+def test_a_fault_that_was_never_done_is_named():
+    past = told(RECORDS)
+    text = to_text(OPTIONS, past, check(past), RECORDS)
+    assert "reset was NEVER DONE" in text
+    assert json.loads(to_json(OPTIONS, past, [], RECORDS))["never_done"] == ["reset"]
+    done = told([*RECORDS, Broke(3, "reset", "w.1")])
+    assert "NEVER DONE" not in to_text(OPTIONS, done, [], RECORDS)

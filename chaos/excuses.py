@@ -1,0 +1,134 @@
+"""Pure: what excuses a breach, each as narrow as it can be said.
+
+A worker may lose what it has read, runs, or has just run, if it was killed, or could not work for a
+good part of a lease: frozen, cut off, or starved by the machine. A connection that was merely reset
+excuses nothing: what was in an answer that got lost is handed back. Nor does an event loop that was
+blocked; nor do scripts that were flushed, or memory that ran out.
+"""
+
+from chaos.history import Cut, Paused
+from chaos.past import FOREVER_US, JobPast, Past, Run
+
+# Shorter interruptions excuse nothing. Leases are renewed when a third of their time has passed, so
+# half a lease of silence loses one; to what was measured comes the time to connect again.
+_EXCUSED_PART = 6
+# A run is settled within so many leases of its end, or something was done to its worker by then:
+# longer than any event loop is blocked.
+_SETTLED_LEASES = 2
+# For so long, at most, a key of ours holds something else, if it had to wait for its turn too.
+_LONGEST_HIDDEN_US = 10_000_000
+# Who never reads a job.
+_NO_WORKERS = ("producer", "promoter", "scheduler")
+
+
+def is_lost(past: Past, run: Run, until_us: int) -> bool:
+    """Whether the worker of a run may have lost the job before that moment."""
+    died_us = past.died_us.get(run.began.who)
+    if died_us is not None and died_us <= until_us:
+        return True
+    # From a lease before the run: what was read then may have begun late.
+    since_us = run.began.us - past.lease_us
+    if any(since_us <= each.us <= until_us for each in past.forgotten):
+        return True
+    return any(_is_long(past, cut, since_us, until_us) for cut in past.cuts_of(run.began.who))
+
+
+def is_unsettled(past: Past, run: Run) -> bool:
+    """Whether the worker of a run may not have been able to say how it ended."""
+    return is_lost(past, run, run.until_us + _SETTLED_LEASES * past.lease_us)
+
+
+def forgotten_runs(past: Past, job: JobPast) -> int:
+    """How many runs the server cannot know of: it forgot them while the job was under way."""
+    since_us, until_us = job.runs[0].began.us - past.lease_us, job.runs[-1].began.us
+    times = [each for each in past.forgotten if since_us <= each.us <= until_us]
+    return len(job.runs) if times else 0
+
+
+def lost_deliveries(past: Past, job: JobPast, until_us: int) -> int:
+    """How many times, at most, the job was read and lost before it began: each costs it a run."""
+    since_us = _due_us(past, job)
+    # Who was killed in a run of this job has cost it that run, and no other.
+    spent = {run.began.who for run in job.runs if not run.how}
+    killed = sum(
+        since_us <= died_us <= until_us and who not in spent and _was_killed(past, who, died_us)
+        for who, died_us in past.died_us.items()
+    )
+    cuts = [
+        # Who hears no answers may be given the same job again when its lease is over.
+        1 + (cut.until_us - cut.us) // past.lease_us
+        for cuts in past.cuts.values()
+        for cut in cuts
+        if _is_of_workers(cut) and _is_long(past, cut, since_us, until_us)
+    ]
+    # And each time a lease had to run out before anybody else was given it.
+    return min(killed + sum(cuts), (until_us - since_us) // past.lease_us)
+
+
+def was_forgotten(past: Past, job: JobPast) -> bool:
+    """Whether something of the job was told to a primary that died with it.
+
+    An answer may be written down long after the server gave it: what counts is when it was asked.
+    And a run is settled some time after it has ended.
+    """
+    told = [(past.asked[each.call].us, each.us) for each in job.added if each.call in past.asked]
+    told += [(each.us - past.lease_us, each.us) for each in job.withdrawn]
+    told += [(run.began.us, run.until_us + past.lease_us) for run in job.runs]
+    return any(
+        since_us <= loss.us and until_us >= loss.since_us
+        for loss in past.losses()
+        for since_us, until_us in told
+    )
+
+
+def was_told_in_vain(past: Past, us: int) -> bool:
+    """Whether what a primary was told at that moment may have died with it."""
+    return any(loss.since_us <= us <= loss.us for loss in past.losses())
+
+
+def is_certainly_paused(past: Past, paused: Paused) -> bool:
+    """Whether nothing but the end of the pause can have ended it.
+
+    A primary that died may have taken it along; something else at the key of the pause did.
+    """
+    is_hidden = any(
+        each.fault == "wrong-type"
+        and ":paused" in each.detail
+        and paused.us - _LONGEST_HIDDEN_US <= each.us <= paused.until_us
+        for each in past.broke
+    )
+    return not is_hidden and not was_told_in_vain(past, paused.us)
+
+
+def was_starved(past: Past, job: JobPast) -> bool:
+    """Whether the server had no memory to give while the job was run and settled."""
+    return any(
+        each.us <= run.until_us + past.lease_us and run.began.us <= each.until_us
+        for each in past.starved
+        for run in job.runs
+    )
+
+
+def _due_us(past: Past, job: JobPast) -> int:
+    """Before this moment nobody can have read it."""
+    asked = past.asked_for(job)
+    if asked is not None:
+        return asked.us + asked.delay_ms * 1_000
+    return job.runs[0].began.us - past.lease_us if job.runs else -FOREVER_US
+
+
+def _was_killed(past: Past, who: str, died_us: int) -> bool:
+    """Whether a worker ended otherwise than by a stop, which hands back what was not begun."""
+    stops = [cut for cut in past.cuts.get(who, ()) if cut.why == "stopped"]
+    was_stopped = any(cut.until_us <= died_us for cut in stops)
+    return not who.startswith(_NO_WORKERS) and not was_stopped
+
+
+def _is_of_workers(cut: Cut) -> bool:
+    return cut.why != "stopped" and not cut.who.startswith(_NO_WORKERS)
+
+
+def _is_long(past: Past, cut: Cut, since_us: int, until_us: int) -> bool:
+    """Whether it was within that time, and long enough to lose a lease."""
+    is_within = cut.us <= until_us and cut.until_us >= since_us
+    return is_within and cut.until_us - cut.us >= past.lease_us // _EXCUSED_PART

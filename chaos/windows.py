@@ -1,0 +1,106 @@
+"""Pure: which windows of a recurring job had to fire, since somebody led and nothing was wrong.
+
+A window that passes while nobody leads, or while the leader cannot reach the server, may be left
+out by the policies that say so. One that comes while the same process has led for a while, and
+nothing was done to it or to the server, may not. Leaders go by their own clock, which may be wrong:
+windows before the time that an earlier leader's clock has shown are decided already.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from chaos.history import Born, Broke, Cut, Led, Recurs
+from chaos.past import FOREVER_US, Past
+
+# From what has an end a leader recovers in this time: it connects anew, and has its lock again.
+_RECOVERY_US = 3_000_000
+# What is written down with its begin alone has come to its end after so long, and if it had to wait
+# for a command to pass.
+_LONGEST_US = 10_000_000
+# A window is on time for as long as the next one has not come; beyond that, what is not worth a
+# word: a machine that is busy, or a look at the lock that came between.
+_SLACK_US = 500_000
+# These are done to the server, for everybody; the others name the process that they are done to. A
+# server that is away, or without memory, is written down as such.
+_AIMED_AT_ALL = frozenset({"reset-everybody", "wrong-type", "move-slot", "destroy-group"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Term:
+    """A time in which one process led: by the machine's clock, and how wrong its own was."""
+
+    since_us: int
+    until_us: int
+    who: str
+    skew_ms: int
+
+
+def fired(past: Past, key: str) -> list[int]:
+    """The windows of a recurring job that made a job, in order."""
+    return sorted(
+        int(window)
+        for owner, _, window in (job_id.rpartition("@") for job_id in past.jobs)
+        if owner == key
+    )
+
+
+def had_to_fire(past: Past, spec: Recurs) -> set[int]:
+    """The windows which no policy lets anybody leave out, from the first that fired to the last."""
+    windows = fired(past, spec.key)
+    return set(_had_to_fire(past, spec, windows[0], windows[-1])) if windows else set()
+
+
+def _had_to_fire(past: Past, spec: Recurs, first_ms: int, last_ms: int) -> Iterator[int]:
+    offset_ms = past.wall_offset_ms
+    decided_ms = first_ms
+    for term in _terms(past):
+        if term.until_us < spec.us:
+            continue  # it was not stored yet
+        ahead_ms = offset_ms + term.skew_ms
+        for since_us, until_us in _calm(past, term):
+            due_ms = since_us // 1_000 + ahead_ms + spec.every_ms
+            earliest = max(due_ms, decided_ms + spec.every_ms)
+            latest = min(until_us // 1_000 + ahead_ms - spec.every_ms, last_ms)
+            steps = -(-(earliest - first_ms) // spec.every_ms)
+            yield from range(first_ms + steps * spec.every_ms, latest + 1, spec.every_ms)
+        decided_ms = max(decided_ms, term.until_us // 1_000 + ahead_ms)
+
+
+def _terms(past: Past) -> Iterator[_Term]:
+    born = sorted(past.born, key=lambda each: each.us)
+    for led in sorted(past.led, key=lambda each: each.us):
+        if process := _who(born, led):
+            until_us = min(led.until_us, past.died_us.get(process.who, FOREVER_US))
+            yield _Term(led.us, until_us, process.who, process.skew_ms)
+
+
+def _who(born: list[Born], led: Led) -> Born | None:
+    """The youngest process of that name when the lock was seen in its hands."""
+    of_name = [each for each in born if each.holder == led.holder and each.us <= led.us]
+    return of_name[-1] if of_name else None
+
+
+def _calm(past: Past, term: _Term) -> Iterator[tuple[int, int]]:
+    """The parts of a term in which nothing was wrong, without their first and last moments."""
+    since_us = term.since_us
+    for began_us, over_us in sorted(_troubles(past, term.who)):
+        if over_us < since_us:
+            continue
+        if began_us > term.until_us:
+            break
+        yield since_us + _SLACK_US, began_us - _SLACK_US
+        since_us = over_us
+    yield since_us + _SLACK_US, term.until_us - _SLACK_US
+
+
+def _troubles(past: Past, who: str) -> Iterator[tuple[int, int]]:
+    """When something was wrong: since when, and when it was over for certain."""
+    cuts: list[Cut] = past.cuts_of(who)
+    yield from ((cut.us, cut.until_us + _RECOVERY_US) for cut in cuts)
+    yield from ((each.us, each.until_us + _RECOVERY_US) for each in past.starved)
+    yield from ((b.us, b.until_us + _RECOVERY_US) for b in past.blocked if b.who == who)
+    yield from ((b.us, b.us + _LONGEST_US) for b in past.broke if _is_aimed_at(b, who))
+
+
+def _is_aimed_at(broke: Broke, who: str) -> bool:
+    return broke.fault in _AIMED_AT_ALL or broke.detail.split(" ", 1)[0] == who

@@ -1,0 +1,139 @@
+"""Which windows of a recurring job had to fire, on histories made by hand."""
+
+import pytest
+
+from chaos.checker import check
+from chaos.history import (
+    EVERYBODY,
+    Asked,
+    Blocked,
+    Born,
+    Broke,
+    Cut,
+    Died,
+    Ended,
+    Found,
+    Led,
+    Quiet,
+    Recurs,
+    Stage,
+    Started,
+    Starved,
+)
+from chaos.past import told
+from chaos.windows import had_to_fire
+
+SECOND = 1_000_000
+EVERY_MS = 1_000
+SPEC = Recurs(0, "k", EVERY_MS, "skip")
+# The wall clock stands where the other one does, so that a window is due at its own second.
+BEGIN = [
+    Stage(0, seed=1, server="valkey", topology="single", lease_ms=4_000),
+    Asked(0, 0, "p/1", "quick", 3),
+    SPEC,
+]
+
+
+def history(*records, fired=range(1, 61)):
+    """A minute in which these seconds fired."""
+    jobs = [f"k@{second * EVERY_MS}" for second in fired]
+    runs = [
+        record
+        for job in jobs
+        for record in (Started(0, 0, f"w#{job}", "w", job, "k", 1, 3), Ended(1, f"w#{job}", "ok"))
+    ]
+    done = [Found(job, "completed") for job in jobs]
+    return told([*BEGIN, *records, *runs, *done, Quiet(is_drained=True)])
+
+
+def leads(who="w.1", since=0, until=60, skew=0):
+    """A process that leads from one second to another."""
+    return [
+        Born(since * SECOND, who, f"token-{who}", skew * EVERY_MS),
+        Led(since * SECOND, until * SECOND, f"token-{who}"),
+    ]
+
+
+def seconds_due(*records, **given):
+    """The seconds of the windows that had to fire."""
+    return {window // EVERY_MS for window in had_to_fire(history(*records, **given), SPEC)}
+
+
+def test_nothing_has_to_fire_while_nobody_leads():
+    assert seconds_due() == set()
+
+
+def test_windows_under_one_leader_have_to_fire_but_for_its_first_and_last_moments():
+    assert seconds_due(*leads(since=10, until=20)) == set(range(12, 19))
+
+
+def test_a_lock_in_the_hands_of_a_stranger_says_nothing():
+    assert seconds_due(Led(0, 60 * SECOND, "another")) == set()
+
+
+def test_a_leader_that_died_leads_no_more():
+    assert max(seconds_due(*leads(), Died(30 * SECOND, "w.1"))) == 28
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        Cut(20 * SECOND, 25 * SECOND, "w.1", "frozen"),
+        Cut(20 * SECOND, 25 * SECOND, EVERYBODY, "server away"),
+        Starved(20 * SECOND, 25 * SECOND),
+        Blocked(20 * SECOND, 25 * SECOND, "w.1"),
+        Broke(20 * SECOND, "lose-request", "w.1 read"),
+        Broke(20 * SECOND, "wrong-type", "{chasqui:chaos}:repeat for 2.0 s"),
+    ],
+    ids=lambda trouble: getattr(trouble, "why", getattr(trouble, "fault", type(trouble).__name__)),
+)
+def test_what_was_done_to_the_leader_or_the_server_excuses_it_for_a_while(trouble):
+    due = seconds_due(*leads(), trouble)
+    assert not due & set(range(20, 28))
+    assert {18, 32} <= due
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    [
+        Cut(20 * SECOND, 25 * SECOND, "w.2", "frozen"),
+        Blocked(20 * SECOND, 25 * SECOND, "w.2"),
+        Broke(20 * SECOND, "flush-scripts", "3 times"),
+        Died(20 * SECOND, "w.2"),
+    ],
+    ids=["cut", "blocked", "scripts", "died"],
+)
+def test_what_was_done_to_others_excuses_nobody(elsewhere):
+    assert seconds_due(*leads(), elsewhere) == seconds_due(*leads())
+
+
+def test_a_leader_goes_by_its_own_clock():
+    due = seconds_due(*leads(until=20, skew=30))
+    assert due == set(range(32, 49))
+
+
+def test_what_a_clock_that_is_ahead_has_passed_is_decided():
+    fast, right = leads("w.1", until=10, skew=20), leads("w.2", since=12)
+    assert min(seconds_due(*fast, *right) - set(range(22, 30))) == 31
+
+
+def test_a_window_that_passes_under_a_leader_is_a_breach():
+    kept = history(*leads())
+    broken = history(*leads(), fired=[*range(1, 30), *range(31, 61)])
+    assert check(kept) == []
+    [breach] = check(broken)
+    assert breach.rule == "windows"
+    assert "30000" in breach.text
+
+
+def test_a_window_that_passes_while_nobody_leads_is_none():
+    away = [*leads(until=20), *leads("w.2", since=40)]
+    assert check(history(*away, fired=[*range(1, 21), *range(41, 61)])) == []
+
+
+def test_who_led_before_it_was_stored_has_decided_nothing():
+    early = leads("w.1", until=20, skew=240)
+    late = [*leads("w.2", since=30), Recurs(25 * SECOND, "k", EVERY_MS, "skip")]
+    assert seconds_due(*early, *late[:2]) == set()
+    past = history(*early, *late)
+    assert {w // EVERY_MS for w in had_to_fire(past, past.recurring["k"])} == set(range(32, 59))
