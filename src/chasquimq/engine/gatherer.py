@@ -93,8 +93,7 @@ class Gatherer(Generic[T]):
         For those who are about to write, over the same connection, what must come after it.
         """
         if self.items:
-            batch = self.take_all()
-            task = asyncio.get_running_loop().create_task(self._send(batch))
+            task = asyncio.get_running_loop().create_task(self._send_all())
             self._hurried.add(task)
             task.add_done_callback(self._hurried.discard)
         if self._hurried:
@@ -157,6 +156,11 @@ class Gatherer(Generic[T]):
     def _is_taken_along(self) -> bool:
         """Whether the other has something waiting: its next flight, soon, has room for ours."""
         return self.rides_with is not None and len(self.rides_with) > 0
+
+    async def _send_all(self) -> None:
+        # Taken only now: a flight that has its turn before us would send what came later first.
+        if self.items:
+            await self._send(self.take_all())
 
     async def _send(self, batch: list[T]) -> None:
         try:

@@ -217,6 +217,30 @@ async def test_what_is_hurried_is_on_its_way_before_the_caller_goes_on(make):
     line.land()
 
 
+async def test_a_flight_that_wakes_meanwhile_does_not_overtake_what_is_hurried(make):
+    batches = []
+    gatherer = make(collecting(batches))
+    await asyncio.sleep(0)  # the flight is waiting now
+    gatherer.add(1)  # wakes it: its turn comes before that of what is hurried
+    hurrying = gatherer.hurry()
+    hurrying.send(None)
+    gatherer.add(2)
+    await asyncio.sleep(0)
+    hurrying.close()
+    assert [item for batch in batches for item in batch] == [1, 2]
+
+
+async def test_what_is_hurried_and_cut_before_its_turn_waits_to_be_taken(make):
+    gatherer = make(collecting([]))
+    gatherer.add(1)
+    hurrying = gatherer.hurry()
+    hurrying.send(None)
+    gatherer.cut()
+    await asyncio.sleep(0)
+    hurrying.close()
+    assert gatherer.take_all() == [1]
+
+
 async def test_an_end_waits_for_what_was_hurried(make):
     line = Line()
     gatherer = make(line.flush)
