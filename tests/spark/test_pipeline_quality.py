@@ -6,7 +6,7 @@ from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
 from chasquimq.errors import QualityError
 from chasquimq.pipeline import Slo, bronze, quality
 from chasquimq.pipeline.jobs import jobs
-from chasquimq.pipeline.periods import periods
+from chasquimq.pipeline.periods import facts, periods
 from chasquimq.pipeline.runs import lived, runs
 from chasquimq.pipeline.scope import EVERYTHING
 from chasquimq.pipeline.tables import JOBS, RUNS
@@ -25,7 +25,8 @@ def made(request):
     of_jobs = lived(rows)
     found_runs = runs(of_jobs)
     found_jobs = jobs(of_jobs, found_runs)
-    found = periods(found_runs, found_jobs, bronze.gaps(rows), slo=Slo())
+    all_facts = facts(found_runs, found_jobs, Slo())
+    found = periods(all_facts, bronze.gaps(rows), slo=Slo())
     return [
         spark.createDataFrame(each.collect(), each.schema)
         for each in (rows, found_runs, found_jobs, found)

@@ -4,9 +4,9 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
 
 from chasquimq.pipeline import Slo, bronze, fingerprints, instants
-from chasquimq.pipeline.failures import failures
+from chasquimq.pipeline.failures import failures, fallen
 from chasquimq.pipeline.jobs import jobs
-from chasquimq.pipeline.periods import periods, rows_of
+from chasquimq.pipeline.periods import facts, periods, rows_of
 from chasquimq.pipeline.runs import lived, runs
 from chasquimq.pipeline.steps import in_buckets, touched
 from chasquimq.pipeline.tables import BRONZE, DAYS, HOURS, MINUTES
@@ -155,7 +155,8 @@ def test_a_job_whose_producer_is_days_ahead_is_found_in_its_bucket(spark):
 def test_a_minute_counts_what_came_ran_and_ended_in_it(spark, story):
     _, made, found = story
     gaps = bronze.gaps(story[0])
-    every = plain(periods(made, found, gaps, slo=Slo(within_ms=500, target=0.5)))
+    slo = Slo(within_ms=500, target=0.5)
+    every = plain(periods(facts(made, found, slo), gaps, slo=slo))
     minutes = rows_of(MINUTES, every)
     counted = ("period", "arrivals", "runs", "completed", "dead", "failures", "retries")
     # The story begins a second before a minute ends.
@@ -189,7 +190,7 @@ def test_failures_are_counted_by_what_went_wrong(kept):
         told(5, "dlq", "b", attempt=1, reason="retries_exhausted"),
     ])  # fmt: skip
     names = ("kind", "reason", "error", "failures")
-    assert picked(failures(made, found), *names, order=("kind",)) == [
+    assert picked(failures(fallen(made, found)), *names, order=("kind",)) == [
         ("job", "retries_exhausted", "row 12 of 'other file'", 1),
         ("run", "error", "row 7 of 'x.csv'", 2),
     ]
@@ -210,7 +211,7 @@ def test_a_gap_makes_the_time_until_the_next_event_incomplete(spark, kept):
     assert picked(gaps, *names, order=("after_id",)) == [
         (f"{START_MS + 2_000}-0", 2_000, 120_000, 25)
     ]
-    minutes = rows_of(MINUTES, periods(made, found, gaps, slo=Slo()))
+    minutes = rows_of(MINUTES, periods(facts(made, found, Slo()), gaps, slo=Slo()))
     assert picked(minutes.where("runs > 0"), "period", "is_complete", order=("period",)) == [
         (-59_000, True),
         (61_000, False),
@@ -301,7 +302,8 @@ def test_no_window_looks_at_all_that_follows(spark):
     of_jobs = lived(rows)
     found_runs = runs(of_jobs)
     found_jobs = jobs(of_jobs, found_runs)
-    found = periods(found_runs, found_jobs, bronze.gaps(rows), slo=Slo())
+    all_facts = facts(found_runs, found_jobs, Slo())
+    found = periods(all_facts, bronze.gaps(rows), slo=Slo())
     for each in (bronze.gaps(rows), found_jobs, found):
         plan = each._jdf.queryExecution().optimizedPlan().toString().lower()  # noqa: SLF001
         assert "windowspecdefinition" in plan

@@ -1,10 +1,10 @@
 """Events as they are kept: every one, with where it belongs; and what is missing. Pure."""
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
 
 from chasquimq.pipeline import instants
-from chasquimq.pipeline.tables import BRONZE, GAPS, SCHEMA_VERSION
+from chasquimq.pipeline.tables import BATCHES, BRONZE, GAPS, SCHEMA_VERSION
 from chasquimq.spark.event_rows import DATA_LOSS
 
 
@@ -19,6 +19,14 @@ def events(source: DataFrame, batch: str) -> DataFrame:
                 "batch": F.lit(batch),
             }
         )
+    )
+
+
+def batch(spark: SparkSession, key: str, events: int, lost: int) -> DataFrame:
+    """The row that says of a batch that it is whole; made without a task of Python."""
+    noted = {"batch": key, "events": events, "lost": lost, "schema_version": SCHEMA_VERSION}
+    return BATCHES.select(
+        spark.range(1).select(*(F.lit(value).alias(name) for name, value in noted.items()))
     )
 
 

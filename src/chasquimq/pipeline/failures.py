@@ -7,8 +7,8 @@ from chasquimq.pipeline import instants
 from chasquimq.pipeline.tables import FAILURES, SCHEMA_VERSION
 
 
-def failures(runs: DataFrame, jobs: DataFrame) -> DataFrame:
-    """Both kinds: a job that was given up is counted as a job, and each of its runs as a run."""
+def fallen(runs: DataFrame, jobs: DataFrame) -> DataFrame:
+    """Both kinds: a job that was given up is there as a job, and each of its runs as a run."""
     what_failed = ("queue", "name", "error", "error_fingerprint")
     of_runs = runs.where((F.col("outcome") == "failed") & F.col("ended_at").isNotNull()).select(
         *what_failed,
@@ -22,15 +22,20 @@ def failures(runs: DataFrame, jobs: DataFrame) -> DataFrame:
         F.lit("job").alias("kind"),
         F.coalesce("dlq_reason", F.lit("unknown")).alias("reason"),
     )
-    all_of_them = of_runs.unionByName(of_jobs).withColumns(
+    return of_runs.unionByName(of_jobs)
+
+
+def failures(all_fallen: DataFrame) -> DataFrame:
+    """What failed, counted by reason."""
+    placed = all_fallen.withColumns(
         {
             "period": instants.period(F.col("at"), instants.MINUTE_MS),
             "error_fingerprint": F.coalesce("error_fingerprint", F.lit("")),
         }
     )
-    counted = all_of_them.groupBy(
-        "queue", "name", "period", "kind", "reason", "error_fingerprint"
-    ).agg(F.max("error").alias("error"), F.count(F.lit(1)).alias("failures"))
+    counted = placed.groupBy("queue", "name", "period", "kind", "reason", "error_fingerprint").agg(
+        F.max("error").alias("error"), F.count(F.lit(1)).alias("failures")
+    )
     return FAILURES.select(
         counted.withColumns(
             {"hour": instants.hour(F.col("period")), "schema_version": F.lit(SCHEMA_VERSION)}

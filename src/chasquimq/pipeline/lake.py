@@ -89,7 +89,10 @@ class Lake:
     def read_all(self, table: Table, **folders: str) -> DataFrame:
         """All rows of all folders, even of those that do not count."""
         rows = self._found(table, folders)
-        return self.spark.createDataFrame([], table.schema) if rows is None else rows
+        if rows is None:
+            # Spark knows that this is empty when it plans, and leaves out what it is joined with.
+            return table.padded(self.spark.range(0).where(F.expr("false")))
+        return rows
 
     def batch(self, key: str) -> Row | None:
         """What is noted of a batch that bronze holds whole; None if it does not."""

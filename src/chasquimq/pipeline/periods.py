@@ -22,16 +22,15 @@ _COUNTED = ("arrivals", "runs", "completed", "dead", "failures", "retries", "slo
 
 
 def periods(
-    runs: DataFrame, jobs: DataFrame, gaps: DataFrame, *, slo: Slo, hours: Scope = EVERYTHING
+    all_facts: DataFrame, gaps: DataFrame, *, slo: Slo, hours: Scope = EVERYTHING
 ) -> DataFrame:
-    """A row for each queue, name and period in which something happened, of all lengths at once.
+    """A row for each queue, name and period of which there are facts, of all lengths at once.
 
     Minutes of the `hours` of a scope, hours and days of its days; `rows_of` tells them apart. A run
     counts when it ended, a job when it arrived and when it finished: so a job that is replayed
     leaves the period of its first end for that of its last.
     """
     units = F.array(*(F.lit(unit_ms) for _, unit_ms in UNITS))
-    all_facts = facts(runs, jobs, slo)
     each = all_facts.withColumn("unit_ms", F.explode(units)).where(in_scope("at", hours))
     placed = each.withColumn("period", instants.period(F.col("at"), F.col("unit_ms")))
     figured = figures(placed, ("queue", "name", "unit_ms", "period"), slo)

@@ -10,11 +10,11 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
 
 from chasquimq.pipeline import bronze, folders, instants, quality
-from chasquimq.pipeline.failures import failures
+from chasquimq.pipeline.failures import failures, fallen
 from chasquimq.pipeline.instants import OTHER_BUCKETS
 from chasquimq.pipeline.jobs import jobs
 from chasquimq.pipeline.lake import Lake
-from chasquimq.pipeline.periods import UNITS, periods, rows_of
+from chasquimq.pipeline.periods import UNITS, facts, periods, rows_of
 from chasquimq.pipeline.runs import lived, runs
 from chasquimq.pipeline.scope import EVERYTHING, Scope, day_before
 from chasquimq.pipeline.slo import Slo
@@ -25,9 +25,9 @@ from chasquimq.pipeline.tables import (
     GAPS,
     JOBS,
     RUNS,
-    SCHEMA_VERSION,
     Table,
 )
+from chasquimq.pipeline.width import narrowed
 
 log = logging.getLogger("chasquimq.pipeline")
 
@@ -111,28 +111,35 @@ class Steps:
     def write_bronze(self, lake: Lake, batch: DataFrame, key: str) -> tuple[Done, DataFrame]:
         """Keep the events of a batch, unless that is done; what it came to, and its rows."""
         if (known := lake.batch(key)) is not None:
-            return Done(events=known["events"], lost=known["lost"]), _batch(lake, key)
+            rows = narrowed(_batch(lake, key), known["events"])
+            return Done(events=known["events"], lost=known["lost"]), rows
         seen = Observation()
         day = F.min(instants.day(F.col("entry_at")))
         told = batch.observe(seen, F.count(F.lit(1)).alias("rows"), day.alias("first_day"))
         lake.replace(BRONZE, bronze.events(told, key))
-        rows = _batch(lake, key, first_day=seen.get["first_day"] or "")
-        found = quality.check_bronze(rows, expected=seen.get["rows"])
+        many = seen.get["rows"]
+        rows = narrowed(_batch(lake, key, first_day=seen.get["first_day"] or ""), many)
+        found = quality.check_bronze(rows, expected=many)
         if found.gaps:
             lake.replace(GAPS, bronze.gaps(rows))
         # Last: from here on the batch is in bronze, whole.
-        whole = [(key, found.events, found.lost, SCHEMA_VERSION)]
-        lake.replace(BATCHES, lake.spark.createDataFrame(whole, BATCHES.schema), at_most=1)
+        lake.replace(BATCHES, bronze.batch(lake.spark, key, found.events, found.lost), at_most=1)
         return Done(events=found.events, lost=found.lost), rows
 
     def rebuild(self, lake: Lake, scope: Scope, cause: DataFrame) -> Done:
         """Make the buckets of a scope anew, and the periods that `cause` may have changed."""
         # Without a bucket there is no job in `cause`, and nothing else to look at.
         events = _events(lake, scope) if scope else cause
-        hours = EVERYTHING if scope == EVERYTHING else self._silver_hours(events, cause)
+        hours, many = EVERYTHING, None
+        if scope != EVERYTHING:
+            seen = Observation()
+            counted = events.observe(seen, F.count(F.lit(1)).alias("events"))
+            hours = self._silver_hours(counted, cause)
+            # Where no job has changed Spark may leave them out, and would not say how many.
+            many = seen.get["events"] if scope else None
         if scope:
             self._on_step("making runs and jobs")
-            self._silver(lake, events, scope)
+            self._silver(lake, narrowed(events, many, of_more=True), scope)
         if hours:
             self._on_step("making minutes, hours, days and failures")
             self._gold(lake, hours)
@@ -152,11 +159,14 @@ class Steps:
 
     def _gold(self, lake: Lake, hours: Scope) -> None:
         days = hours.days()
-        names = buckets_of(lake, days)
+        names, told_by = buckets_of(lake, days)
         all_runs, all_jobs = (lake.read(table, bucket=names) for table in (RUNS, JOBS))
-        ended, told = within(all_runs, all_jobs, days)
-        all_periods = periods(ended, told, lake.read(GAPS), slo=self._slo, hours=hours)
-        all_failures = in_hours(failures(ended, told), hours)
+        ended, told = (
+            narrowed(rows, told_by, of_more=True) for rows in within(all_runs, all_jobs, days)
+        )
+        all_facts = narrowed(facts(ended, told, self._slo), told_by)
+        all_periods = periods(all_facts, lake.read(GAPS), slo=self._slo, hours=hours)
+        all_failures = in_hours(failures(narrowed(fallen(ended, told), told_by)), hours)
         with _kept(all_periods) as new_rows, _kept(all_failures) as new_failures:
             many = quality.check(
                 quality.of_periods(new_rows, ended, told, hours), quality.of_failures(new_failures)
@@ -218,20 +228,24 @@ def first_day(scope: Scope) -> str:
     return day_before(min(min(names)[:10], scope.since or names[0]))
 
 
-def buckets_of(lake: Lake, days: Scope) -> str:
+def buckets_of(lake: Lake, days: Scope) -> tuple[str, int | None]:
     """A pattern of the buckets whose jobs may count in a scope's days, and of more.
+
+    And how many events tell of those that count, None if that is not known: so many runs, and so
+    many jobs, are there at the most.
 
     What counts in a day is told by an event of that day, or by a later one that says when its job
     was made; a day is allowed for, since two clocks are at work, that of who told and the server's.
     A producer's that is further ahead is that of the job's id, too, and so of its bucket.
     """
     if not days.folders:
-        return folders.EVERY
+        return folders.EVERY, None
     names = {day for _, day in days.folders}
     since = day_before(min(names))
     told = lake.read(BRONZE, day=folders.since(since)).where(F.col("day") >= since)
-    rows = told.where(F.col("bucket").isNotNull()).select("bucket").distinct().collect()
-    return folders.one_of({row["bucket"] for row in rows}, *names, OTHER_BUCKETS)
+    rows = told.where(F.col("bucket").isNotNull()).groupBy("bucket").count().collect()
+    found = folders.one_of({row["bucket"] for row in rows}, *names, OTHER_BUCKETS)
+    return found, sum(row["count"] for row in rows) or None
 
 
 def within(all_runs: DataFrame, all_jobs: DataFrame, days: Scope) -> tuple[DataFrame, DataFrame]:

@@ -1,0 +1,20 @@
+"""How many tasks a frame is worth: a small one is one, and plans over it need no shuffle. Pure.
+
+Most batches are small, and what they cost is planning: Spark moves rows between tasks for every
+group and join, by stages that it plans, starts and watches, unless all rows are in one task.
+"""
+
+from pyspark.sql import DataFrame
+
+FEW = 100_000
+"""Rows that one task goes through in less time than it takes to plan and start several."""
+
+
+def narrowed(frame: DataFrame, rows: int | None, *, of_more: bool = False) -> DataFrame:
+    """The frame, in one task if it is known to have few rows.
+
+    `of_more` says that many others are looked at to find them, which several tasks do.
+    """
+    if rows is None or rows > FEW:
+        return frame
+    return frame.repartition(1) if of_more else frame.coalesce(1)
