@@ -38,6 +38,14 @@ def spark(java, tmp_path_factory, worker_id):
 
 
 @pytest.fixture
+def adaptive(spark):
+    """Plans change while they run, as they do for users; the other tests have no time for that."""
+    spark.conf.set("spark.sql.adaptive.enabled", "true")
+    yield
+    spark.conf.set("spark.sql.adaptive.enabled", SMALL["spark.sql.adaptive.enabled"])
+
+
+@pytest.fixture
 def start_driver(java):
     """`start_driver(config)`: a driver of the test's own; killed in the end."""
     with spark_processes() as start:

@@ -36,6 +36,7 @@ def age(folder, *missing):
         path.with_name(f".{path.name}.crc").unlink()
 
 
+@pytest.mark.usefixtures("adaptive")
 def test_columns_that_a_version_did_not_have_are_null_until_their_rows_are_made_anew(
     spark, pipeline, tmp_path
 ):

@@ -22,7 +22,7 @@ def events(source: DataFrame, batch: str) -> DataFrame:
     )
 
 
-def batch(spark: SparkSession, key: str, events: int, lost: int) -> DataFrame:
+def whole_batch(spark: SparkSession, key: str, events: int, lost: int) -> DataFrame:
     """The row that says of a batch that it is whole; made without a task of Python."""
     noted = {"batch": key, "events": events, "lost": lost, "schema_version": SCHEMA_VERSION}
     return BATCHES.select(

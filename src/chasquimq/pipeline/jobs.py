@@ -32,8 +32,8 @@ def jobs(lived_events: DataFrame, runs: DataFrame) -> DataFrame:
         F.coalesce(created_at, F.col("told_arrived_at"))
     )
     total_ms = F.unix_millis("finished_at") - F.unix_millis(counted_from)
-    # Both are grouped by the same columns already: merged, no row moves.
-    found = whole.join(_sums(runs).hint("merge"), on=list(_KEY), how="left")
+    # The rows of a job are together already, since its events were put in order: none moves.
+    found = whole.join(_sums(runs).hint("merge"), on=["queue", "job_id"], how="left")
     return JOBS.select(
         found.withColumns(
             {
@@ -95,7 +95,7 @@ def _sums(runs: DataFrame) -> DataFrame:
     """What the runs of a job come to."""
     order = F.struct("life", "attempt")
     has_failed = F.col("outcome") == "failed"
-    return runs.groupBy(*_KEY).agg(
+    return runs.groupBy("queue", "job_id").agg(
         F.count(F.lit(1)).alias("attempts"),
         F.count_if(has_failed).alias("failures"),
         F.count_if(F.col("then") == "retry").alias("retries"),

@@ -90,7 +90,7 @@ class Lake:
         """All rows of all folders, even of those that do not count."""
         rows = self._found(table, folders)
         if rows is None:
-            # Spark knows that this is empty when it plans, and leaves out what it is joined with.
+            # Known to be empty when Spark plans, which then leaves out joins with it.
             return table.padded(self.spark.range(0).where(F.expr("false")))
         return rows
 

@@ -123,20 +123,19 @@ class Steps:
         if found.gaps:
             lake.replace(GAPS, bronze.gaps(rows))
         # Last: from here on the batch is in bronze, whole.
-        lake.replace(BATCHES, bronze.batch(lake.spark, key, found.events, found.lost), at_most=1)
+        lake.replace(
+            BATCHES, bronze.whole_batch(lake.spark, key, found.events, found.lost), at_most=1
+        )
         return Done(events=found.events, lost=found.lost), rows
 
     def rebuild(self, lake: Lake, scope: Scope, cause: DataFrame) -> Done:
         """Make the buckets of a scope anew, and the periods that `cause` may have changed."""
         # Without a bucket there is no job in `cause`, and nothing else to look at.
         events = _events(lake, scope) if scope else cause
-        hours, many = EVERYTHING, None
-        if scope != EVERYTHING:
-            seen = Observation()
-            counted = events.observe(seen, F.count(F.lit(1)).alias("events"))
-            hours = self._silver_hours(counted, cause)
-            # Where no job has changed Spark may leave them out, and would not say how many.
-            many = seen.get["events"] if scope else None
+        if scope == EVERYTHING:
+            hours, many = EVERYTHING, None
+        else:
+            hours, many = self._silver_hours(events, cause, scope)
         if scope:
             self._on_step("making runs and jobs")
             self._silver(lake, narrowed(events, many, of_more=True), scope)
@@ -145,10 +144,18 @@ class Steps:
             self._gold(lake, hours)
         return Done(buckets=len(scope), hours=len(hours))
 
-    def _silver_hours(self, events: DataFrame, cause: DataFrame) -> Scope:
+    def _silver_hours(
+        self, events: DataFrame, cause: DataFrame, scope: Scope
+    ) -> tuple[Scope, int | None]:
+        """The hours that a cause may change, and how many events the scope has, if known."""
+        seen = Observation()
+        counted = events.observe(seen, F.count(F.lit(1)).alias("events"))
         changed = cause.where(F.col("job_id").isNotNull()).select("queue", "job_id").distinct()
-        of_changed = events.join(changed, on=["queue", "job_id"], how="left_semi")
-        return touched_hours(of_changed, bronze.gaps(cause))
+        of_changed = counted.join(changed, on=["queue", "job_id"], how="left_semi")
+        hours = touched_hours(of_changed, bronze.gaps(cause))
+        # Where nothing came of them, Spark may have left them out midway, and who counted, too: to
+        # ask would be an error, in every try of the batch.
+        return hours, seen.get["events"] if scope and hours else None
 
     def _silver(self, lake: Lake, bronze_events: DataFrame, scope: Scope) -> None:
         events = lived(bronze_events)
@@ -231,8 +238,8 @@ def first_day(scope: Scope) -> str:
 def buckets_of(lake: Lake, days: Scope) -> tuple[str, int | None]:
     """A pattern of the buckets whose jobs may count in a scope's days, and of more.
 
-    And how many events tell of those that count, None if that is not known: so many runs, and so
-    many jobs, are there at the most.
+    And how many events the scope's queues have told since, None if none: there are about as many
+    runs, and as many jobs, at the most.
 
     What counts in a day is told by an event of that day, or by a later one that says when its job
     was made; a day is allowed for, since two clocks are at work, that of who told and the server's.
@@ -242,7 +249,10 @@ def buckets_of(lake: Lake, days: Scope) -> tuple[str, int | None]:
         return folders.EVERY, None
     names = {day for _, day in days.folders}
     since = day_before(min(names))
-    told = lake.read(BRONZE, day=folders.since(since)).where(F.col("day") >= since)
+    queues = sorted({queue for queue, _ in days.folders})
+    told = lake.read(BRONZE, day=folders.since(since)).where(
+        (F.col("day") >= since) & F.col("queue").isin(*queues)
+    )
     rows = told.where(F.col("bucket").isNotNull()).groupBy("bucket").count().collect()
     found = folders.one_of({row["bucket"] for row in rows}, *names, OTHER_BUCKETS)
     return found, sum(row["count"] for row in rows) or None

@@ -1,0 +1,32 @@
+"""One batch taken through the tables, where it could go wrong."""
+
+import pytest
+
+from chasquimq.pipeline import Pipeline
+from tests.support.batches import Batches
+from tests.support.spark import SPARK_MARKS
+from tests.support.told import told
+
+pytestmark = SPARK_MARKS
+
+
+@pytest.mark.usefixtures("adaptive")
+def test_events_without_a_time_are_a_job_that_counts_in_no_hour(spark, tmp_path):
+    """Nothing comes of them midway, where Spark may drop the counting of events with its plan."""
+    batches = Batches(spark, tmp_path / "lake")
+    batches.take(0, [told(0, "waiting", "mine") | {"event_at": None}])
+    pipeline = Pipeline(str(tmp_path / "lake"), spark=spark)
+    jobs = pipeline.table("jobs").select("job_id", "outcome", "arrived_at").collect()
+    assert list(map(tuple, jobs)) == [("mine", "waiting", None)]
+    assert pipeline.table("days").count() == 0
+
+
+@pytest.mark.usefixtures("adaptive")
+def test_a_gap_with_no_job_beside_it_touches_hours_and_no_bucket(spark, tmp_path):
+    """No job has changed, so Spark may leave out all events midway."""
+    batches = Batches(spark, tmp_path / "lake")
+    lost = told(0, "data-loss", None, lost=25, reason="25 events are missing")
+    batches.take(0, [lost | {"event_at": None}, told(1, "drained", None)])
+    pipeline = Pipeline(str(tmp_path / "lake"), spark=spark)
+    assert [row["lost"] for row in pipeline.table("gaps").collect()] == [25]
+    assert pipeline.table("jobs").count() == pipeline.table("days").count() == 0
