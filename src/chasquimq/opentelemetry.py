@@ -27,7 +27,7 @@ try:
 except ModuleNotFoundError as missing:
     message = (
         "tracing with OpenTelemetry needs the extra 'otel', which is not installed: run "
-        "python -m pip install 'chasquimq[otel]'"
+        "python -m pip install opentelemetry-api"
     )
     raise ModuleNotFoundError(message, name=missing.name) from None
 

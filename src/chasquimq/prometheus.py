@@ -42,7 +42,7 @@ try:
 except ModuleNotFoundError as missing:
     message = (
         "Prometheus metrics need the extra 'metrics', which is not installed: run "
-        "python -m pip install 'chasquimq[metrics]'"
+        "python -m pip install prometheus-client"
     )
     raise ModuleNotFoundError(message, name=missing.name) from None
 

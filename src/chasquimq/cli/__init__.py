@@ -20,6 +20,6 @@ def main() -> int:
             raise
         sys.stderr.write(
             f"chasqui: the command line needs {error.name}, which is not installed: "
-            "run  pip install 'chasquimq[cli]'\n"
+            "run  pip install click rich\n"
         )
         return 1

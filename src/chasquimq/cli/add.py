@@ -39,10 +39,13 @@ _POSITION = re.compile(r"jobs\[(\d+)\]")
     "--delay",
     type=values.duration,
     metavar="DURATION",
-    help="Run it so much later, e.g. 30s, 5m, 2h.",
+    help="Run it so much later, e.g. 30s, 5m, 2h; at most 30d.",
 )
 @click.option(
-    "--at", type=values.instant, metavar="INSTANT", help="Run it then, e.g. 2030-01-31T08:00:00Z."
+    "--at",
+    type=values.instant,
+    metavar="INSTANT",
+    help="Run it then, at most 30 days from now, e.g. 2030-01-31T08:00:00Z.",
 )
 @click.option("--attempts", type=click.IntRange(min=1), metavar="N", help="Run it so often.")
 @click.option(

@@ -75,7 +75,6 @@ def promote(queue: str, job_ids: tuple[str, ...], session: Session) -> int:
     "reschedule",
     examples=[
         "chasqui delayed reschedule emails 01JH... --delay 10m",
-        "chasqui delayed reschedule emails 01JH... --at 2030-01-31T08:00:00Z",
     ],
 )
 @options.queue_argument
@@ -84,7 +83,10 @@ def promote(queue: str, job_ids: tuple[str, ...], session: Session) -> int:
     "--delay", type=values.duration, metavar="DURATION", help="So much from now, e.g. 30s, 5m, 2h."
 )
 @click.option(
-    "--at", type=values.instant, metavar="INSTANT", help="Then, e.g. 2030-01-31T08:00:00Z."
+    "--at",
+    type=values.instant,
+    metavar="INSTANT",
+    help="Then, at most 30 days from now, e.g. 2030-01-31T08:00:00Z.",
 )
 @options.session
 def reschedule(

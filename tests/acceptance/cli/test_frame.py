@@ -115,7 +115,7 @@ def test_without_the_extra_a_sentence_says_what_to_install(missing, tmp_path):
     assert done.returncode == 1
     assert done.stderr == (
         f"chasqui: the command line needs {missing}, which is not installed: "
-        "run  pip install 'chasquimq[cli]'\n"
+        "run  pip install click rich\n"
     )
 
 

@@ -600,6 +600,20 @@ def test_a_process_that_takes_the_place_of_another_answers_on_its_port(chasqui, 
     assert worker.ended() == 0
 
 
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_metrics_without_their_library_are_refused_in_a_line(chasqui, queue, tmp_path, processes):
+    stand_in = tmp_path / "without" / "prometheus_client.py"
+    stand_in.parent.mkdir()
+    stand_in.write_text("raise ModuleNotFoundError('no', name='prometheus_client')")
+    worker = chasqui(
+        "worker", "tasks:handle", queue.name, "-p", processes, "--metrics-port", "0",
+        PYTHONPATH=str(stand_in.parent),
+    )  # fmt: skip
+    assert worker.ended() == 2
+    assert "run python -m pip install prometheus-client" in worker.text
+    assert "Traceback" not in worker.text
+
+
 def test_ports_that_there_are_not_are_refused(chasqui, queue):
     worker = chasqui("worker", "tasks:handle", queue.name, "-q", "more", "--metrics-port", "65535")
     assert worker.ended() == 2

