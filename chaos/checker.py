@@ -14,6 +14,7 @@ from chaos.excuses import (
     is_unsettled,
     lost_deliveries,
     was_forgotten,
+    was_forgotten_in_hand,
     was_starved,
     was_told_in_vain,
 )
@@ -165,13 +166,16 @@ def nothing_is_early(past: Past) -> Iterator[Breach]:
 
 
 def withdrawn_is_not_run(past: Past) -> Iterator[Breach]:
-    """A job that is said to be gone does not begin afterwards."""
+    """A job that is said to be gone does not begin afterwards.
+
+    Who destroys a group makes what a worker has in hand look as if it waited: it can be withdrawn.
+    """
     for job in past.jobs.values():
         gone_us = min((each.us for each in job.withdrawn if each.is_gone), default=None)
         if gone_us is None or was_forgotten(past, job):
             continue
         for run in job.runs:
-            if run.began.us > gone_us:
+            if run.began.us > gone_us and not was_forgotten_in_hand(past, run, gone_us):
                 yield Breach("withdrawn", job.job_id, f"{run.began.run} began after it was gone")
 
 

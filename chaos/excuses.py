@@ -26,11 +26,21 @@ def is_lost(past: Past, run: Run, until_us: int) -> bool:
     died_us = past.died_us.get(run.began.who)
     if died_us is not None and died_us <= until_us:
         return True
-    # From a lease before the run: what was read then may have begun late.
-    since_us = run.began.us - past.lease_us
-    if any(since_us <= each.us <= until_us for each in past.forgotten):
+    if was_forgotten_in_hand(past, run, until_us):
         return True
+    since_us = _read_since_us(past, run)
     return any(_is_long(past, cut, since_us, until_us) for cut in past.cuts_of(run.began.who))
+
+
+def was_forgotten_in_hand(past: Past, run: Run, until_us: int) -> bool:
+    """Whether the server may have forgotten, by then, that the worker of a run had the job."""
+    since_us = _read_since_us(past, run)
+    return any(since_us <= each.us <= until_us for each in past.forgotten)
+
+
+def _read_since_us(past: Past, run: Run) -> int:
+    """From a lease before a run: what was read then may have begun late."""
+    return run.began.us - past.lease_us
 
 
 def is_unsettled(past: Past, run: Run) -> bool:

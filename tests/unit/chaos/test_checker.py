@@ -453,6 +453,18 @@ def test_a_job_that_begins_after_it_was_withdrawn_is_seen():
     assert breaches(*added(), gone, *ran(how="failed")) == [("withdrawn", "j")]
 
 
+@pytest.mark.parametrize(
+    ("destroyed_ms", "is_excused"), [(19_000, True), (18_900, False), (20_100, False)]
+)
+def test_a_job_in_hand_can_be_withdrawn_once_its_group_is_destroyed(destroyed_ms, is_excused):
+    """Of what was read within a lease before it began the server knew, until the group was gone."""
+    gone = Withdrawn(20_000 * MS, "j", is_gone=True)
+    destroyed = Forgotten(destroyed_ms * MS, "group destroyed")
+    begun = ran(at_ms=19_000 + LEASE_MS, until_ms=30_000, how="failed")
+    told = breaches(*added(), destroyed, gone, *begun)
+    assert told == ([] if is_excused else [("withdrawn", "j")])
+
+
 def test_a_job_that_failed_before_it_was_withdrawn_breaks_nothing():
     gone = Withdrawn(50 * MS, "j", is_gone=True)
     assert breaches(*added(), *ran(how="failed"), gone) == []
