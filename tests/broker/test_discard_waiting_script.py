@@ -50,6 +50,14 @@ def test_what_is_in_flight_stays_whatever_its_group_is_called(raw, keys, discard
     assert raw.entry_ids() == [held]
 
 
+def test_what_was_in_flight_looks_as_if_it_waited_once_its_group_is_destroyed(raw, keys, discard):
+    """A limit, not a wish: of deliveries the server knows what groups know."""
+    (held,) = raw.delivered("c1", an_entry("a"))
+    assert discard((held, "a")) == [False]
+    raw.client.xgroup_destroy(keys.stream, "default")
+    assert discard((held, "a")) == [True]
+
+
 def test_an_entry_that_is_gone_takes_no_keys_along(raw, discard):
     (entry_id,) = raw.waiting(an_entry("a"))
     assert discard((entry_id, "a")) == [True]

@@ -7,7 +7,7 @@ group and join, by stages that it plans, starts and watches, unless all rows are
 from pyspark.sql import DataFrame
 
 FEW = 100_000
-"""Rows that one task goes through in less time than it takes to plan and start several."""
+"""Rows that are left to one task: a guess, from batches of some dozens, where planning is all."""
 
 
 def narrowed(frame: DataFrame, rows: int | None, *, of_more: bool = False) -> DataFrame:
