@@ -1,14 +1,19 @@
 """One small Spark session for all tests, and frames over the queue of a test."""
 
 import asyncio
+import os
+from pathlib import Path
 
 import pytest
 
 from chasquimq import SyncQueue
 from chasquimq.spark import session
-from tests.support.spark import SMALL, home_without_zip, why_no_java
+from tests import support
+from tests.support.spark import SMALL, SPARKS_OWN, home_without_zip, why_no_java
 from tests.support.spark_process import spark_processes
 from tests.support.story import work
+
+PRELOADED = Path(support.__file__).parent / "preloaded"
 
 
 @pytest.fixture(scope="session")
@@ -18,8 +23,9 @@ def java(tmp_path_factory):
         pytest.skip(reason)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_HOME", str(home_without_zip(tmp_path_factory.mktemp("spark-home"))))
-        # Each of some hundred processes of Python would compile what it imports.
+        # Each of some hundred processes of Python would compile what it imports, and import it.
         patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+        patch.setenv("PYTHONPATH", str(PRELOADED), prepend=os.pathsep)
         yield
 
 
@@ -43,6 +49,19 @@ def adaptive(spark):
     spark.conf.set("spark.sql.adaptive.enabled", "true")
     yield
     spark.conf.set("spark.sql.adaptive.enabled", SMALL["spark.sql.adaptive.enabled"])
+
+
+@pytest.fixture
+def unspared(spark):
+    """`unspared()`: plans are compiled from here on, as they are for large batches of users."""
+
+    def set_all():
+        for name, value in SPARKS_OWN.items():
+            spark.conf.set(name, value)
+
+    yield set_all
+    for name in SPARKS_OWN:
+        spark.conf.set(name, SMALL[name])
 
 
 @pytest.fixture
@@ -121,7 +140,6 @@ def forget_last_commit(tmp_path):
         commits = tmp_path / "checkpoint" / "commits"
         last = max(int(path.name) for path in commits.glob("[0-9]*"))
         (commits / str(last)).unlink()
-        (commits / f".{last}.crc").unlink()
 
     return forget
 

@@ -9,6 +9,7 @@ import pytest
 
 from chasquimq import SyncQueue, UnrecoverableError, Worker
 from chasquimq.cli.main import entry
+from chasquimq.config import LEAST_LEASE_MS
 from chasquimq.errors import ConfigError
 from chasquimq.spark import SparkWorker, permit
 from chasquimq.spark.slot import work
@@ -166,14 +167,14 @@ def test_a_handler_may_take_longer_than_its_lease(server, queue_name, queue, fle
     seen = []
 
     def slow(job):
-        time.sleep(3)
+        time.sleep(LEAST_LEASE_MS / 1_000 + 2)
         return job.attempt
 
-    worker = Worker(queue_name, seen.append, redis_url=server.url, claim_min_idle_ms=600,
+    worker = Worker(queue_name, seen.append, redis_url=server.url, claim_min_idle_ms=LEAST_LEASE_MS,
                     handle_signals=False)  # fmt: skip
 
     async def work():
-        on_spark = fleet(slow, store_results=True, claim_min_idle_ms=600)
+        on_spark = fleet(slow, store_results=True, claim_min_idle_ms=LEAST_LEASE_MS)
         running = asyncio.create_task(asyncio.to_thread(on_spark.run, until_idle=True))
         await eventually(lambda: queue.counts().active, timeout=60)
         working = asyncio.create_task(worker.run())

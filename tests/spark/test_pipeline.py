@@ -1,5 +1,6 @@
 """The pipeline over the events of real jobs: whole, incremental, and the same when done again."""
 
+import contextlib
 import json
 import re
 import shutil
@@ -15,7 +16,7 @@ from chasquimq.pipeline.steps import Steps
 from chasquimq.pipeline.tables import TABLES
 from chasquimq.wire.keys import QueueKeys
 from tests.support.batches import content
-from tests.support.spark import SPARK_MARKS
+from tests.support.spark import SMALL, SPARK_MARKS
 from tests.support.story import some
 
 pytestmark = SPARK_MARKS
@@ -26,6 +27,23 @@ def pipeline(spark, tmp_path):
     return Pipeline(str(tmp_path / "lake"), spark=spark, slo=Slo(within_ms=30_000))
 
 
+@contextlib.contextmanager
+def widths_of_batches(spark, monkeypatch):
+    """A setting while each batch is made: in the batch's session, and in the user's."""
+    name, own = "spark.sql.shuffle.partitions", "200"
+    rebuild, found = Steps.rebuild, []
+
+    def watched(self, lake, *rest):
+        found.append((lake.spark.conf.get(name), spark.conf.get(name)))
+        return rebuild(self, lake, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Steps, "rebuild", watched)
+        spark.conf.set(name, own)
+        yield found
+        spark.conf.set(name, SMALL[name])
+
+
 def told(server, queue_name):
     """How often each event was told."""
     entries = server.client().xrange(QueueKeys(queue_name).events)
@@ -33,7 +51,7 @@ def told(server, queue_name):
 
 
 def test_tables_tell_what_a_worker_did_and_more_events_change_only_what_they_touch(
-    server, queue_name, pipeline, play, tmp_path
+    spark, server, queue_name, pipeline, play, tmp_path, monkeypatch
 ):
     play(
         [
@@ -44,11 +62,16 @@ def test_tables_tell_what_a_worker_did_and_more_events_change_only_what_they_tou
         ]
     )
     batches = []
-    done = pipeline.run([queue_name], redis_url=server.url, max_events=25, on_batch=batches.append)
+    with widths_of_batches(spark, monkeypatch) as widths:
+        done = pipeline.run(
+            [queue_name], redis_url=server.url, max_events=40, on_batch=batches.append
+        )
 
     first = told(server, queue_name)
     assert done.events == sum(first.values())
-    assert done.batches == len(batches) == -(-done.events // 25)
+    assert done.batches == len(batches) == -(-done.events // 40)
+    # Settings that suit a batch are those of its own session.
+    assert widths == [("2", "200")] * done.batches
     in_bronze = {
         row["event"]: row["count"]
         for row in pipeline.table("bronze").groupBy("event").count().collect()

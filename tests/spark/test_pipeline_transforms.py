@@ -3,7 +3,7 @@
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
 
-from chasquimq.pipeline import Slo, bronze, fingerprints, instants
+from chasquimq.pipeline import Slo, bronze, fingerprints, instants, sql
 from chasquimq.pipeline.failures import failures, fallen
 from chasquimq.pipeline.jobs import jobs
 from chasquimq.pipeline.periods import facts, periods, rows_of
@@ -233,10 +233,32 @@ def test_every_event_is_kept_with_the_bucket_of_its_job(spark):
     assert found[2][0] is None
 
 
+@pytest.mark.parametrize("escaped", ["false", "true"])
+def test_any_name_of_a_queue_can_stand_in_sql(spark, escaped):
+    """Whether a backslash escapes is a setting of the session."""
+    names = [
+        "plain-7",
+        "it's",
+        'two "words"',
+        "back\\slash",
+        "\\'",
+        "größe 漢字",
+        "$" + "{x}",
+        "\x1f",
+    ]
+    setting = "spark.sql.parser.escapedStringLiterals"
+    spark.conf.set(setting, escaped)
+    try:
+        [row] = spark.range(1).selectExpr(*map(sql.text, names)).collect()
+    finally:
+        spark.conf.unset(setting)
+    assert list(row) == names
+
+
 def test_a_ulid_tells_when_it_was_made_and_other_ids_tell_nothing(spark):
     ids = [(ULID,), (ULID.lower(),), ("8" + ULID[1:],), (ULID[:-1],), ("order-7",)]
-    made = spark.createDataFrame(ids, "id string").select(
-        F.unix_millis(instants.ulid_time(F.col("id")))
+    made = spark.createDataFrame(ids, "id string").selectExpr(
+        f"unix_millis({instants.ulid_time('id')})"
     )
     assert [row[0] for row in made.collect()] == [START_MS, None, None, None, None]
 
@@ -249,9 +271,10 @@ def test_days_and_hours_are_utc_in_every_time_zone(spark, zone):
         one = spark.createDataFrame([(START_MS,)], "ms long").select(
             F.timestamp_millis("ms").alias("at")
         )
-        at_it = F.col("at")
-        [row] = one.select(instants.day(at_it), instants.hour(at_it)).collect()
-        [[begin]] = one.select(F.unix_millis(instants.period(at_it, instants.DAY_MS))).collect()
+        [row] = one.selectExpr(instants.day("at"), instants.hour("at")).collect()
+        [[begin]] = one.selectExpr(
+            f"unix_millis({instants.period('at', instants.DAY_MS)})"
+        ).collect()
     finally:
         spark.conf.set("spark.sql.session.timeZone", before)
     assert tuple(row) == ("2026-01-31", "2026-01-31T09")

@@ -1,11 +1,12 @@
 """Batches taken into a lake one by one, as its query would, without the query."""
 
+import functools
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from chasquimq.pipeline import Pipeline, Slo
 from chasquimq.pipeline.lake import Lake
@@ -18,9 +19,16 @@ MADE = ("runs", "jobs", "minutes", "hours", "days", "failures")
 _QUERY = "0123abcd"
 
 
-def content(pipeline: Pipeline, names: Iterable[str] = MADE) -> dict[str, list[str]]:
-    """All rows of tables, in an order that does not depend on files."""
-    return {name: sorted(map(str, pipeline.table(name).collect())) for name in names}
+def content(pipeline: Pipeline, names: Sequence[str] = MADE) -> dict[str, list[str]]:
+    """All rows of tables as JSON, in an order that does not depend on files; one job of Spark."""
+    frames = [
+        pipeline.table(name).selectExpr(f"'{name}' AS name", "to_json(struct(*)) AS row")
+        for name in names
+    ]
+    found: dict[str, list[str]] = {name: [] for name in names}
+    for name, row in functools.reduce(DataFrame.unionAll, frames).collect():
+        found[name].append(row)
+    return {name: sorted(rows) for name, rows in found.items()}
 
 
 def batch_key(number: int) -> str:

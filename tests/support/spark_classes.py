@@ -26,7 +26,10 @@ _SPARE_JAVA = (
     # from there on Java threw away and compiled again what it needed, at twice the time a batch.
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m "
     # Of the processor time of a driver's first batch a tenth went into checking classes.
-    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote "
+    # Hadoop runs `chmod` for each folder and file it makes, a hundred in a batch of the pipeline:
+    # this starts it without a helper in between.
+    "-Djdk.lang.Process.launchMechanism=VFORK"
 )
 # What a Java says of an archive that it cannot use would stand among what a program prints.
 _QUIETLY = "-Xlog:disable"

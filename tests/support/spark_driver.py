@@ -1,4 +1,4 @@
-"""A Spark driver in a process of its own, to be killed: `python spark_driver.py '{...}'`.
+"""A Spark driver in a process of its own, to be killed: `python -m` this module, `'{...}'`.
 
 It is given the settings of its session, and reads orders from its standard input, one JSON object
 a line. It carries out all of them at the same time, each in a thread, and reports each that is
@@ -15,7 +15,7 @@ done by the name of what it was:
 Some find something out, and write it to the file that the order names:
 
 - `numbers`: a column of a folder of Parquet.
-- `tables`: the rows of some tables of a pipeline, as text.
+- `tables`: the rows of some tables of a pipeline, as JSON.
 """
 
 import json
@@ -35,16 +35,18 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from chasquimq import Job
+from chasquimq.config import LEAST_LEASE_MS
 from chasquimq.pipeline import Done, Pipeline
 from chasquimq.spark import SparkWorker, process_batch, session
 from chasquimq.spark.batch_hand import Processed
+from tests.support.batches import content
 
 FLEET_CONCURRENCY = 4
 FLEET_ATTEMPTS = 4
 READ_COUNT = 64
 PIPELINE_BATCH = 60
 # A worker beside the fleet takes over what a killed driver left after this long.
-LEASE_MS = 3_000
+LEASE_MS = LEAST_LEASE_MS
 # How often an order is tried; it costs a Spark that is out of breath some 10 s a time.
 _PATIENCE = 20
 
@@ -96,7 +98,7 @@ class Office:
 
     def fleet(self, order: dict[str, Any]) -> None:
         """Work, for ever or `until_idle`."""
-        worker = fleet(self._spark, order)
+        worker = fleet(self._spark, order, max_attempts=order.get("attempts", FLEET_ATTEMPTS))
         self._fleets.append(worker)
         worker.run(until_idle=order.get("until_idle", False))
 
@@ -126,9 +128,7 @@ class Office:
 
     def tables(self, order: dict[str, Any]) -> None:
         """Read tables."""
-        pipeline = Pipeline(order["lake"], spark=self._spark)
-        found = {name: pipeline.table(name).collect() for name in order["names"]}
-        _answer(order, {name: sorted(map(str, rows)) for name, rows in found.items()})
+        _answer(order, content(Pipeline(order["lake"], spark=self._spark), order["names"]))
 
 
 def _answer(order: dict[str, Any], found: object) -> None:

@@ -28,7 +28,8 @@ class SparkProcess:
         self._told = tempfile.TemporaryFile()  # noqa: SIM115 -- closed with the process
         self._done = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = subprocess.Popen(
-            [sys.executable, spark_driver.__file__, json.dumps(config)],
+            [sys.executable, "-m", spark_driver.__name__, json.dumps(config)],
+            cwd=Path(spark_driver.__file__).parents[2],
             stdin=subprocess.PIPE,
             stdout=self._done,
             stderr=self._told,

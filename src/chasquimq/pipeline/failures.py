@@ -10,34 +10,30 @@ from chasquimq.pipeline.tables import FAILURES, SCHEMA_VERSION
 def fallen(runs: DataFrame, jobs: DataFrame) -> DataFrame:
     """Both kinds: a job that was given up is there as a job, and each of its runs as a run."""
     what_failed = ("queue", "name", "error", "error_fingerprint")
-    of_runs = runs.where((F.col("outcome") == "failed") & F.col("ended_at").isNotNull()).select(
-        *what_failed,
-        F.col("ended_at").alias("at"),
-        F.lit("run").alias("kind"),
-        F.lit("error").alias("reason"),
+    of_runs = runs.where("outcome = 'failed' AND ended_at IS NOT NULL").selectExpr(
+        *what_failed, "ended_at AS at", "'run' AS kind", "'error' AS reason"
     )
-    of_jobs = jobs.where(F.col("outcome") == "dead").select(
+    of_jobs = jobs.where("outcome = 'dead'").selectExpr(
         *what_failed,
-        F.col("finished_at").alias("at"),
-        F.lit("job").alias("kind"),
-        F.coalesce("dlq_reason", F.lit("unknown")).alias("reason"),
+        "finished_at AS at",
+        "'job' AS kind",
+        "coalesce(dlq_reason, 'unknown') AS reason",
     )
     return of_runs.unionByName(of_jobs)
 
 
 def failures(all_fallen: DataFrame) -> DataFrame:
     """What failed, counted by reason."""
-    placed = all_fallen.withColumns(
-        {
-            "period": instants.period(F.col("at"), instants.MINUTE_MS),
-            "error_fingerprint": F.coalesce("error_fingerprint", F.lit("")),
-        }
+    placed = all_fallen.selectExpr(
+        *("queue", "name", "kind", "reason", "error"),
+        f"{instants.period('at', instants.MINUTE_MS)} AS period",
+        "coalesce(error_fingerprint, '') AS error_fingerprint",
     )
     counted = placed.groupBy("queue", "name", "period", "kind", "reason", "error_fingerprint").agg(
-        F.max("error").alias("error"), F.count(F.lit(1)).alias("failures")
+        F.expr("max(error) AS error"), F.expr("count(1) AS failures")
     )
     return FAILURES.select(
-        counted.withColumns(
-            {"hour": instants.hour(F.col("period")), "schema_version": F.lit(SCHEMA_VERSION)}
+        counted.selectExpr(
+            "*", f"{instants.hour('period')} AS hour", f"{SCHEMA_VERSION} AS schema_version"
         )
     )

@@ -1,11 +1,10 @@
-"""Instants as columns: periods, days and hours in UTC, whatever the session's time zone is. Pure.
+"""Instants in SQL: periods, days and hours in UTC, whatever the session's time zone is. Pure.
 
 Spark's `date_trunc` and `date_format` follow the session's zone, so two sessions would put one
 event into different folders. These are arithmetic on epoch milliseconds.
 """
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
+from chasquimq.pipeline.sql import when
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -22,46 +21,49 @@ _CROCKFORD = "ABCDEFGHJKMNPQRSTVWXYZ"
 _PLAIN = "ABCDEFGHIJKLMNOPQRSTUV"
 
 
-def period(at: Column, unit_ms: Column | int) -> Column:
+def period(at: str, unit_ms: str | int) -> str:
     """The beginning of the period that an instant is in."""
-    ms = F.unix_millis(at)
-    return F.timestamp_millis(ms - F.pmod(ms, F.lit(unit_ms).cast("long")))
+    ms = f"unix_millis({at})"
+    return f"timestamp_millis({ms} - pmod({ms}, CAST({unit_ms} AS BIGINT)))"
 
 
-def day(at: Column) -> Column:
+def day(at: str) -> str:
     """`2026-01-31`."""
-    return F.date_from_unix_date(F.floor(F.unix_millis(at) / DAY_MS).cast("int")).cast("string")
+    number = f"CAST(floor(unix_millis({at}) / {DAY_MS}) AS INT)"
+    return f"CAST(date_from_unix_date({number}) AS STRING)"
 
 
-def hour(at: Column) -> Column:
+def hour(at: str) -> str:
     """`2026-01-31T09`."""
-    return F.concat(day(at), F.lit("T"), _two(_within(at, DAY_MS, HOUR_MS)))
+    return f"concat({day(at)}, 'T', {_two(_within(at, DAY_MS, HOUR_MS))})"
 
 
-def bucket(job_id: Column) -> Column:
+def bucket(job_id: str) -> str:
     """The part of a table that a job is in, by its id alone: so all its events agree on it.
 
     A ULID says when the job was made, so the bucket is that time, to ten minutes. An id of the
     user's own says nothing: those are spread over a fixed number of buckets.
     """
     made_at = ulid_time(job_id)
-    by_time = F.concat(hour(made_at), F.lit("-"), _two(_within(made_at, HOUR_MS, MINUTE_MS, 10)))
-    by_hash = F.concat(F.lit(OTHER_BUCKETS), _two(F.pmod(F.crc32(job_id), F.lit(_MANY_OTHERS))))
-    return F.when(made_at.isNotNull(), by_time).when(job_id.isNotNull(), by_hash)
+    by_time = f"concat({hour(made_at)}, '-', {_two(_within(made_at, HOUR_MS, MINUTE_MS, 10))})"
+    by_hash = f"concat('{OTHER_BUCKETS}', {_two(f'pmod(crc32({job_id}), {_MANY_OTHERS})')})"
+    return (
+        f"CASE WHEN {made_at} IS NOT NULL THEN {by_time} "
+        f"WHEN {job_id} IS NOT NULL THEN {by_hash} END"
+    )
 
 
-def ulid_time(job_id: Column) -> Column:
+def ulid_time(job_id: str) -> str:
     """When a ULID was made; null for any other id."""
-    digits = F.translate(F.substring(job_id, 1, 10), _CROCKFORD, _PLAIN)
-    ms = F.conv(digits, 32, 10).cast("long")
-    return F.when(job_id.rlike(_ULID), F.timestamp_millis(ms))
+    digits = f"translate(substring({job_id}, 1, 10), '{_CROCKFORD}', '{_PLAIN}')"
+    ms = f"CAST(conv({digits}, 32, 10) AS BIGINT)"
+    return when(f"{job_id} RLIKE '{_ULID}'", f"timestamp_millis({ms})")
 
 
-def _within(at: Column, whole_ms: int, unit_ms: int, step: int = 1) -> Column:
+def _within(at: str, whole_ms: int, unit_ms: int, step: int = 1) -> str:
     """The number of a unit within a larger one, down to a multiple of `step`."""
-    ms = F.pmod(F.unix_millis(at), F.lit(whole_ms))
-    return F.floor(ms / (unit_ms * step)) * step
+    return f"floor(pmod(unix_millis({at}), {whole_ms}) / {unit_ms * step}) * {step}"
 
 
-def _two(number: Column) -> Column:
-    return F.lpad(number.cast("string"), 2, "0")
+def _two(number: str) -> str:
+    return f"lpad(CAST({number} AS STRING), 2, '0')"

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame, Row, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from chasquimq.errors import ConfigError
+from chasquimq.pipeline import sql
 from chasquimq.pipeline.folders import EVERY
 from chasquimq.pipeline.places import resolved
 from chasquimq.pipeline.tables import BATCHES, BRONZE, COMPACTIONS, Table
@@ -30,10 +30,10 @@ _SEPARATOR = "\x1f"
 _FEW = 10_000
 
 
-def one_of(folders: Sequence[Folder]) -> Column:
-    """Whether a row of bronze is in one of these folders; others are not even opened."""
-    key = F.concat_ws(_SEPARATOR, "day", "queue", "batch")
-    return key.isin(*(_SEPARATOR.join(folder) for folder in folders))
+def one_of(folders: Sequence[Folder]) -> str:
+    """Whether a row of bronze is in one of these folders, in SQL; others are not even opened."""
+    key = f"concat_ws({sql.text(_SEPARATOR)}, day, queue, batch)"
+    return sql.is_in(key, (_SEPARATOR.join(folder) for folder in folders))
 
 
 class Lake:
@@ -91,13 +91,13 @@ class Lake:
         rows = self._found(table, folders)
         if rows is None:
             # Known to be empty when Spark plans, which then leaves out joins with it.
-            return table.padded(self.spark.range(0).where(F.expr("false")))
+            return table.padded(self.spark.range(0).where("false"))
         return rows
 
     def batch(self, key: str) -> Row | None:
         """What is noted of a batch that bronze holds whole; None if it does not."""
         found = self._found(BATCHES, {"batch": key})
-        rows = [] if found is None else found.where(F.col("batch") == key).collect()
+        rows = [] if found is None else found.where(f"batch = {sql.text(key)}").collect()
         return rows[0] if rows else None
 
     def _found(
@@ -144,17 +144,17 @@ class Lake:
         if found is None:
             return []
         # All numbers in one look: there are few, since those that no reader needs are deleted.
-        rows = found.withColumn("replaced_ms", F.unix_millis("replaced_at")).collect()
+        rows = found.selectExpr("*", "unix_millis(replaced_at) AS replaced_ms").collect()
         newest = max((row["compaction"] for row in rows), default="")
         return [row for row in rows if row["compaction"] == newest]
 
-    def _counting(self) -> Column:
+    def _counting(self) -> str:
         """Whether a row is in a folder that counts; what a killed compaction left is in no list."""
         told: dict[str, list[Folder]] = {"live": [], "replaced": []}
         for row in self.newest_compaction():
             told[row["state"]].append((row["day"], row["queue"], row["batch"]))
-        is_gathered = F.col("batch").startswith(COMPACTED)
-        return (is_gathered & one_of(told["live"])) | (~is_gathered & ~one_of(told["replaced"]))
+        is_gathered = f"startswith(batch, '{COMPACTED}')"
+        return f"IF({is_gathered}, {one_of(told['live'])}, NOT {one_of(told['replaced'])})"
 
     @property
     def checkpoint(self) -> str:
@@ -181,6 +181,8 @@ class Lake:
         else:
             gathered = rows.repartition(*table.partitions)
         writer = gathered.write.format(self._format).partitionBy(*table.partitions)
+        # A mark that nobody reads, for which Hadoop makes two files and runs two programs.
+        writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
         writer.mode("overwrite").option("partitionOverwriteMode", mode).save(self.where(table.name))
 
 

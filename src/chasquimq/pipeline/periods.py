@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
 
 from chasquimq.pipeline import instants
 from chasquimq.pipeline.scope import EVERYTHING, Scope
 from chasquimq.pipeline.slo import Slo
+from chasquimq.pipeline.sql import when
 from chasquimq.pipeline.tables import DAYS, HOURS, MINUTES, SCHEMA_VERSION, Table
 
 _SHARES = (0.5, 0.95, 0.99)
@@ -30,25 +31,26 @@ def periods(
     counts when it ended, a job when it arrived and when it finished: so a job that is replayed
     leaves the period of its first end for that of its last.
     """
-    units = F.array(*(F.lit(unit_ms) for _, unit_ms in UNITS))
-    each = all_facts.withColumn("unit_ms", F.explode(units)).where(in_scope("at", hours))
-    placed = each.withColumn("period", instants.period(F.col("at"), F.col("unit_ms")))
+    units = ", ".join(str(unit_ms) for _, unit_ms in UNITS)
+    each = all_facts.selectExpr("*", f"explode(array({units})) AS unit_ms").where(
+        in_scope("at", hours)
+    )
+    placed = each.selectExpr("*", f"{instants.period('at', 'unit_ms')} AS period")
     figured = figures(placed, ("queue", "name", "unit_ms", "period"), slo)
-    return _with_completeness(figured, gaps).withColumns(
-        {
-            "slo_ms": F.lit(slo.within_ms),
-            "slo_target": F.lit(slo.target),
-            "schema_version": F.lit(SCHEMA_VERSION),
-            "hour": instants.hour(F.col("period")),
-            "day": instants.day(F.col("period")),
-        }
+    return _with_completeness(figured, gaps).selectExpr(
+        "*",
+        f"{slo.within_ms} AS slo_ms",
+        f"CAST({slo.target} AS DOUBLE) AS slo_target",
+        f"{SCHEMA_VERSION} AS schema_version",
+        f"{instants.hour('period')} AS hour",
+        f"{instants.day('period')} AS day",
     )
 
 
 def rows_of(table: Table, all_periods: DataFrame) -> DataFrame:
     """The rows of one table of periods."""
     [unit_ms] = [unit_ms for each, unit_ms in UNITS if each is table]
-    return table.select(all_periods.where(F.col("unit_ms") == unit_ms))
+    return table.select(all_periods.where(f"unit_ms = {unit_ms}"))
 
 
 def facts(runs: DataFrame, jobs: DataFrame, slo: Slo) -> DataFrame:
@@ -59,33 +61,34 @@ def facts(runs: DataFrame, jobs: DataFrame, slo: Slo) -> DataFrame:
 def figures(placed: DataFrame, by: Sequence[str], slo: Slo) -> DataFrame:
     """Facts counted, and every measure of them; `unit_ms` says how long each group lasts."""
     counted = placed.groupBy(*by).agg(
-        *(F.count_if(F.col(name)).alias(name) for name in _COUNTED),
-        F.count_distinct("run_of").alias("jobs_run"),
-        F.sum("ran_us").alias("ran_us"),
-        *(_percentiles(name).alias(f"{name}_at") for name in ("waited_ms", "ran_us", "total_ms")),
+        *(F.expr(f"count_if({name}) AS {name}") for name in _COUNTED),
+        F.expr("count(DISTINCT run_of) AS jobs_run"),
+        F.expr("sum(ran_us) AS ran_us"),
+        *(
+            F.expr(f"{_percentiles(name)} AS {name}_at")
+            for name in ("waited_ms", "ran_us", "total_ms")
+        ),
     )
-    return counted.withColumns(_measures(slo))
+    measures = _measures(slo)
+    return counted.selectExpr("*", *(f"{each} AS {name}" for name, each in measures.items()))
 
 
-def in_scope(at: str, hours: Scope) -> Column:
+def in_scope(at: str, hours: Scope) -> str:
     """Whether a fact of an instant is in a scope: in its hours if for minutes, else its days."""
-    instant, queue = F.col(at), F.col("queue")
-    of_hour, of_day = (
-        hours.holds(queue, instants.hour(instant)),
-        hours.days().holds(queue, instants.day(instant)),
-    )
-    return F.when(F.col("unit_ms") == instants.MINUTE_MS, of_hour).otherwise(of_day)
+    of_hour = hours.holds(instants.hour(at))
+    of_day = hours.days().holds(instants.day(at))
+    return f"IF(unit_ms = {instants.MINUTE_MS}, {of_hour}, {of_day})"
 
 
 def _of_runs(runs: DataFrame) -> DataFrame:
-    return runs.where(F.col("ended_at").isNotNull()).select(
+    return runs.where("ended_at IS NOT NULL").selectExpr(
         "queue",
         "name",
-        F.col("ended_at").alias("at"),
-        F.expr("true").alias("runs"),
-        (F.col("outcome") == "failed").alias("failures"),
-        (F.col("then") == "retry").alias("retries"),
-        F.col("job_id").alias("run_of"),
+        "ended_at AS at",
+        "true AS runs",
+        "outcome = 'failed' AS failures",
+        "`then` = 'retry' AS retries",
+        "job_id AS run_of",
         "waited_ms",
         "ran_us",
     )
@@ -93,69 +96,63 @@ def _of_runs(runs: DataFrame) -> DataFrame:
 
 def _of_jobs(jobs: DataFrame, slo: Slo) -> DataFrame:
     """Two facts for each job that is done: that it came, and that it ended."""
-    came = jobs.select(
-        "queue", "name", F.col("arrived_at").alias("at"), F.expr("true").alias("arrivals")
-    )
-    is_completed = F.col("outcome") == "completed"
-    ended = jobs.where(F.col("finished_at").isNotNull()).select(
+    came = jobs.selectExpr("queue", "name", "arrived_at AS at", "true AS arrivals")
+    ended = jobs.where("finished_at IS NOT NULL").selectExpr(
         "queue",
         "name",
-        F.col("finished_at").alias("at"),
-        is_completed.alias("completed"),
-        (F.col("outcome") == "dead").alias("dead"),
-        (is_completed & (F.col("total_ms") <= slo.within_ms)).alias("slo_good"),
+        "finished_at AS at",
+        "outcome = 'completed' AS completed",
+        "outcome = 'dead' AS dead",
+        f"outcome = 'completed' AND total_ms <= {slo.within_ms} AS slo_good",
         "total_ms",
     )
     return came.unionByName(ended, allowMissingColumns=True)
 
 
-def _measures(slo: Slo) -> dict[str, Column]:
-    runs, finished = F.col("runs"), F.col("completed") + F.col("dead")
-    bad_share = _ratio(finished - F.col("slo_good"), finished)
+def _measures(slo: Slo) -> dict[str, str]:
+    finished = "(completed + dead)"
+    bad_share = _ratio(f"({finished} - slo_good)", finished)
     at = {
-        f"{what}_p{percent}_ms": F.col(f"{of}_at")[place] / per_ms
+        f"{what}_p{percent}_ms": f"{of}_at[{place}] / {per_ms}"
         for what, of, per_ms in (("wait", "waited_ms", 1), ("run", "ran_us", 1_000),
                                  ("total", "total_ms", 1))
         for place, percent in enumerate((50, 95, 99))
     }  # fmt: skip
     return at | {
-        "throughput_per_s": F.col("completed") / (F.col("unit_ms") / 1_000),
-        "failure_rate": _ratio(F.col("failures"), runs),
-        "retry_rate": _ratio(F.col("retries"), runs),
-        "retry_amplification": _ratio(runs, F.col("jobs_run")),
-        "handler_seconds": F.coalesce(F.col("ran_us"), F.lit(0)) / 1_000_000,
-        "slo_burn": F.round(bad_share / (1 - slo.target), 6),
+        "throughput_per_s": "completed / (unit_ms / 1000)",
+        "failure_rate": _ratio("failures", "runs"),
+        "retry_rate": _ratio("retries", "runs"),
+        "retry_amplification": _ratio("runs", "jobs_run"),
+        "handler_seconds": "coalesce(ran_us, 0) / 1000000",
+        "slo_burn": f"round({bad_share} / CAST({1 - slo.target} AS DOUBLE), 6)",
     }
 
 
 def _with_completeness(counted: DataFrame, gaps: DataFrame) -> DataFrame:
-    period_ms = F.unix_millis("period")
-    begins_before = F.unix_millis("from_at") < period_ms + F.col("unit_ms")
-    ends_after = F.unix_millis(F.coalesce("to_at", "from_at")) >= period_ms
-    gap = gaps.select(F.col("queue").alias("gap_queue"), "from_at", "to_at")
-    is_hit = (F.col("queue") == F.col("gap_queue")) & begins_before & ends_after
+    gap = gaps.selectExpr("queue AS gap_queue", "from_at", "to_at")
+    is_hit = F.expr("""
+        queue = gap_queue AND unix_millis(from_at) < unix_millis(period) + unit_ms
+        AND unix_millis(coalesce(to_at, from_at)) >= unix_millis(period)
+    """)
     where = ["queue", "unit_ms", "period"]
     # Gaps are few; a period with several is in the one row that `distinct` leaves of it.
     hit = counted.select(*where).distinct().join(F.broadcast(gap), on=is_hit, how="left_semi")
-    flagged = hit.withColumn("is_complete", F.expr("false"))
-    return counted.join(flagged, on=where, how="left").withColumn(
-        "is_complete", F.coalesce("is_complete", F.expr("true"))
-    )
+    flagged = hit.selectExpr("*", "true AS has_gap")
+    joined = counted.join(flagged, on=where, how="left")
+    return joined.selectExpr("*", "has_gap IS NULL AS is_complete")
 
 
-def _percentiles(name: str) -> Column:
+def _percentiles(name: str) -> str:
     """Percentiles that are the same whichever order rows come in, and need little memory.
 
     Exact ones of values rounded to three digits: at most some thousand different ones.
     """
-    value = F.col(name)
-    step = F.pow(F.lit(10.0), F.floor(F.log10(value)) - 2)
-    rounded = F.when(value < _EXACT_BELOW, value.cast("double")).otherwise(
-        F.round(value / step) * step
-    )
-    return F.percentile(rounded, [float(each) for each in _SHARES])
+    step = f"pow(10.0D, floor(log10({name})) - 2)"
+    exact, rounded = f"CAST({name} AS DOUBLE)", f"round({name} / {step}) * {step}"
+    shares = ", ".join(f"{each}D" for each in _SHARES)
+    return f"percentile(IF({name} < {_EXACT_BELOW}, {exact}, {rounded}), array({shares}))"
 
 
-def _ratio(part: Column, whole: Column) -> Column:
+def _ratio(part: str, whole: str) -> str:
     """Null where there is nothing to have a share of."""
-    return F.when(whole > 0, part / whole)
+    return when(f"{whole} > 0", f"{part} / {whole}")

@@ -171,7 +171,7 @@ def of_periods(rows: DataFrame, runs: DataFrame, jobs: DataFrame, hours: Scope) 
         of_units, expected = found[0], found[1][None] | found[2][None]
         for table, unit_ms in UNITS:
             of_unit = of_units.get(unit_ms, dict.fromkeys(asked, 0))
-            _judge(table, rows.where(F.col("unit_ms") == unit_ms), promises, of_unit)
+            _judge(table, rows.where(f"unit_ms = {unit_ms}"), promises, of_unit)
             which = "hours" if unit_ms == instants.MINUTE_MS else "days"
             for name in _SUMS:
                 there = expected[f"{name} in {which}"]
@@ -207,12 +207,13 @@ _OF_JOBS = {
 def _expected(rows: DataFrame, wanted: Mapping[str, tuple[str, str]], hours: Scope) -> Look:
     """How many rows meet each condition at its instant, within the hours and within their days."""
     within = {"hours": (hours, instants.hour), "days": (hours.days(), instants.day)}
-    placed = rows.withColumns(
-        {
-            f"{at}_in_{which}": scope.holds(F.col("queue"), folder(F.col(at)))
+    placed = rows.selectExpr(
+        "*",
+        *(
+            f"{scope.holds(folder(at))} AS {at}_in_{which}"
             for at in sorted({at for at, _ in wanted.values()})
             for which, (scope, folder) in within.items()
-        }
+        ),
     )
     counts = {
         f"{name} in {which}": f"count_if({at}_in_{which} AND ({condition}))"

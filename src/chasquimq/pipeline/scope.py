@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import Self
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
+from chasquimq.pipeline import sql
 
 _SEPARATOR = "\x1f"
 _DAY_MS = 86_400_000
@@ -34,20 +33,21 @@ class Scope:
         """How many folders; 0 if it is all of them."""
         return len(self.folders or ())
 
-    def holds(self, queue: Column, folder: Column) -> Column:
-        """Whether a row is in it.
+    def holds(self, folder: str) -> str:
+        """Whether a row is in it, by its queue and what `folder` says, in SQL.
 
         Written so that Spark skips folders, and flat, however many there are: by each column alone,
         then exactly, which takes no more where there is one queue.
         """
         if self.folders is None:
-            return F.expr("true")
+            return "true"
         queues, names = map(sorted, map(set, zip(*self.folders, strict=True))) if self else ((), ())
-        by_each = queue.isin(*queues) & folder.isin(*names)
+        by_each = f"({sql.is_in('queue', queues)} AND {sql.is_in(folder, names)})"
         if len(queues) < 2:  # noqa: PLR2004 -- one, or none
             return by_each
         pairs = [_SEPARATOR.join(each) for each in sorted(self.folders)]
-        return by_each & F.concat_ws(_SEPARATOR, queue, folder).isin(*pairs)
+        pair = f"concat_ws({sql.text(_SEPARATOR)}, queue, {folder})"
+        return f"({by_each} AND {sql.is_in(pair, pairs)})"
 
     def days(self) -> "Scope":
         """The days that hours are in."""

@@ -3,13 +3,13 @@
 import logging
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
 
-from chasquimq.pipeline import bronze, folders, instants, quality
+from chasquimq.pipeline import bronze, folders, instants, quality, sql
 from chasquimq.pipeline.failures import failures, fallen
 from chasquimq.pipeline.instants import OTHER_BUCKETS
 from chasquimq.pipeline.jobs import jobs
@@ -17,6 +17,7 @@ from chasquimq.pipeline.lake import Lake
 from chasquimq.pipeline.periods import UNITS, facts, periods, rows_of
 from chasquimq.pipeline.runs import lived, runs
 from chasquimq.pipeline.scope import EVERYTHING, Scope, day_before
+from chasquimq.pipeline.settings import suited
 from chasquimq.pipeline.slo import Slo
 from chasquimq.pipeline.tables import (
     BATCHES,
@@ -91,7 +92,8 @@ class Steps:
             # The batch's own session: the one that started the query may be in another process.
             lake = Lake(batch.sparkSession, self._path, self._format)
             self._query = self._query or lake.query_id()[:8]
-            done = self.take_in(lake, batch, f"{self._query}-{number:08d}")
+            key = f"{self._query}-{number:08d}"
+            done = self.take_in(lake, batch, key, may_set=True)
         except Exception as error:
             self.failure = error
             raise
@@ -101,11 +103,17 @@ class Steps:
         if self._on_batch is not None:
             self._on_batch(done)
 
-    def take_in(self, lake: Lake, batch: DataFrame, key: str) -> Done:
-        """Take a batch with this key through all tables."""
+    def take_in(self, lake: Lake, batch: DataFrame, key: str, *, may_set: bool = False) -> Done:
+        """Take a batch with this key through all tables.
+
+        `may_set` says that the session is the batch's own, and its settings may suit the batch.
+        """
         self._on_step("reading events into bronze")
         told, rows = self.write_bronze(lake, batch, key)
-        done = self.rebuild(lake, touched(rows), rows) if told.events else Done()
+        if not told.events:
+            return Done(1, lost=told.lost)
+        with suited(lake.spark, told.events) if may_set else nullcontext():
+            done = self.rebuild(lake, touched(rows), rows)
         return Done(1, told.events, told.lost, done.buckets, done.hours)
 
     def write_bronze(self, lake: Lake, batch: DataFrame, key: str) -> tuple[Done, DataFrame]:
@@ -114,8 +122,8 @@ class Steps:
             rows = narrowed(_batch(lake, key), known["events"])
             return Done(events=known["events"], lost=known["lost"]), rows
         seen = Observation()
-        day = F.min(instants.day(F.col("entry_at")))
-        told = batch.observe(seen, F.count(F.lit(1)).alias("rows"), day.alias("first_day"))
+        day = F.expr(f"min({instants.day('entry_at')}) AS first_day")
+        told = batch.observe(seen, F.expr("count(1) AS rows"), day)
         lake.replace(BRONZE, bronze.events(told, key))
         many = seen.get["rows"]
         rows = narrowed(_batch(lake, key, first_day=seen.get["first_day"] or ""), many)
@@ -149,8 +157,8 @@ class Steps:
     ) -> tuple[Scope, int | None]:
         """The hours that a cause may change, and how many events the scope has, if known."""
         seen = Observation()
-        counted = events.observe(seen, F.count(F.lit(1)).alias("events"))
-        changed = cause.where(F.col("job_id").isNotNull()).select("queue", "job_id").distinct()
+        counted = events.observe(seen, F.expr("count(1) AS events"))
+        changed = cause.where("job_id IS NOT NULL").select("queue", "job_id").distinct()
         of_changed = counted.join(changed, on=["queue", "job_id"], how="left_semi")
         hours = touched_hours(of_changed, bronze.gaps(cause))
         # Where nothing came of them, Spark may have left them out midway, and who counted, too: to
@@ -186,8 +194,8 @@ class Steps:
 
 def touched(events: DataFrame) -> Scope:
     """The buckets of silver that events belong to."""
-    of_jobs = events.where(F.col("bucket").isNotNull())
-    found = of_jobs.groupBy("queue", "bucket").agg(F.min("day").alias("since")).collect()
+    of_jobs = events.where("bucket IS NOT NULL")
+    found = of_jobs.groupBy("queue", "bucket").agg(F.expr("min(day) AS since")).collect()
     since = min((row["since"] for row in found), default=None)
     return Scope.of(((row["queue"], row["bucket"]) for row in found), since)
 
@@ -198,17 +206,15 @@ def touched_hours(events: DataFrame, gaps: DataFrame) -> Scope:
     Every instant of silver is that of some event, or of the job's creation. So the hours of all
     events of a job hold those it was in before and those it is in now, without a look at old rows.
     """
-    instants_of = F.array("event_at", "created_at", instants.ulid_time(F.col("job_id")))
-    of_jobs = events.select("queue", F.explode(instants_of).alias("at"))
-    until = F.greatest(F.coalesce("to_at", "from_at"), "from_at")
-    within_gap = F.sequence(
-        instants.period(F.col("from_at"), instants.HOUR_MS), until, F.expr("interval 1 hour")
-    )
-    of_gaps = gaps.select("queue", F.explode(within_gap).alias("at"))
+    instants_of = f"array(event_at, created_at, {instants.ulid_time('job_id')})"
+    of_jobs = events.selectExpr("queue", f"explode({instants_of}) AS at")
+    first, last = instants.period("from_at", instants.HOUR_MS), "greatest(to_at, from_at)"
+    within_gap = f"sequence({first}, {last}, interval 1 hour)"
+    of_gaps = gaps.selectExpr("queue", f"explode({within_gap}) AS at")
     found = (
         of_jobs.unionByName(of_gaps)
-        .where(F.col("at").isNotNull())
-        .select("queue", instants.hour(F.col("at")).alias("hour"))
+        .where("at IS NOT NULL")
+        .selectExpr("queue", f"{instants.hour('at')} AS hour")
         .distinct()
     )
     return Scope.of((row["queue"], row["hour"]) for row in found.collect())
@@ -218,8 +224,7 @@ def in_buckets(events: DataFrame, scope: Scope) -> DataFrame:
     """The events of a scope's buckets, without a look at days before the first of them."""
     if scope.folders is None:
         return events
-    inside = events.where(scope.holds(F.col("queue"), F.col("bucket")))
-    return inside.where(F.col("day") >= first_day(scope))
+    return events.where(f"{scope.holds('bucket')} AND day >= {sql.text(first_day(scope))}")
 
 
 def first_day(scope: Scope) -> str:
@@ -251,9 +256,9 @@ def buckets_of(lake: Lake, days: Scope) -> tuple[str, int | None]:
     since = day_before(min(names))
     queues = sorted({queue for queue, _ in days.folders})
     told = lake.read(BRONZE, day=folders.since(since)).where(
-        (F.col("day") >= since) & F.col("queue").isin(*queues)
+        f"day >= {sql.text(since)} AND {sql.is_in('queue', queues)} AND bucket IS NOT NULL"
     )
-    rows = told.where(F.col("bucket").isNotNull()).groupBy("bucket").count().collect()
+    rows = told.groupBy("bucket").count().collect()
     found = folders.one_of({row["bucket"] for row in rows}, *names, OTHER_BUCKETS)
     return found, sum(row["count"] for row in rows) or None
 
@@ -262,28 +267,28 @@ def within(all_runs: DataFrame, all_jobs: DataFrame, days: Scope) -> tuple[DataF
     """The runs and jobs that may count in a scope's days."""
     span = days.span_ms()
 
-    def holds(at: str) -> Column:
-        is_in = days.holds(F.col("queue"), instants.day(F.col(at)))
+    def holds(at: str) -> str:
+        is_in = days.holds(instants.day(at))
         if span is None:
             return is_in
-        first, end = (F.timestamp_millis(F.lit(ms)) for ms in span)
+        first, end = (f"timestamp_millis({ms})" for ms in span)
         # Files say which instants they hold, so most of them need not be opened.
-        return (F.col(at) >= first) & (F.col(at) < end) & is_in
+        return f"({at} >= {first} AND {at} < {end} AND {is_in})"
 
     return all_runs.where(holds("ended_at")), all_jobs.where(
-        holds("arrived_at") | holds("finished_at")
+        f"{holds('arrived_at')} OR {holds('finished_at')}"
     )
 
 
 def in_hours(rows: DataFrame, hours: Scope) -> DataFrame:
     """The rows of a scope's hours."""
-    return rows.where(hours.holds(F.col("queue"), F.col("hour")))
+    return rows.where(hours.holds("hour"))
 
 
 def _batch(lake: Lake, key: str, *, first_day: str = "") -> DataFrame:
     """The rows of bronze that the newest batch has brought, which no compaction gathers."""
     rows = lake.read_all(BRONZE, day=folders.since(first_day), batch=key)
-    return rows.where(F.col("batch") == key)
+    return rows.where(f"batch = {sql.text(key)}")
 
 
 def _events(lake: Lake, scope: Scope) -> DataFrame:

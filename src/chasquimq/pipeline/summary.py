@@ -188,7 +188,7 @@ def step_of(span_ms: int) -> int:
 
 def _points(every: DataFrame, slo: Slo, times: range, broken: frozenset[int]) -> tuple[Point, ...]:
     step_ms = times.step
-    placed = every.withColumn("ms", F.unix_millis(instants.period(F.col("at"), step_ms)))
+    placed = every.selectExpr("*", f"unix_millis({instants.period('at', step_ms)}) AS ms")
     found = figures(_lasting(placed, step_ms), ("ms", "unit_ms"), slo)
     told = {row["ms"]: row for row in found.collect()}
     return tuple(
@@ -219,8 +219,8 @@ def _values(row: Row) -> dict[str, Any]:
 
 
 def _incomplete(minutes: DataFrame, step_ms: int) -> frozenset[int]:
-    found = minutes.where(~F.col("is_complete")).select(
-        F.unix_millis(instants.period(F.col("period"), step_ms)).alias("ms")
+    found = minutes.where("NOT is_complete").selectExpr(
+        f"unix_millis({instants.period('period', step_ms)}) AS ms"
     )
     return frozenset(row["ms"] for row in found.distinct().collect())
 

@@ -33,6 +33,7 @@ def test_what_would_come_again_is_raised_and_what_passes_is_not(text, would_come
         ({"slots": 0}, ConfigError, "slots is 0: use a whole number above 0"),
         ({"max_secs_per_slot": -0.5}, ConfigError, "is -0.5: use a number above 0"),
         ({"max_secs_per_slot": "1"}, TypeError, "must be a number, got '1'"),
+        ({"claim_min_idle_ms": 1}, ConfigError, "claim_min_idle_ms must be .* or more; got 1: "),
     ],
 )
 def test_a_number_that_will_not_do_is_named_with_the_rule(given, error, words):
