@@ -1,6 +1,6 @@
 """Turns friendly arguments about recurring jobs into a spec, and patterns into what people read."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 from chasquimq.arguments import (
@@ -12,7 +12,7 @@ from chasquimq.arguments import (
 )
 from chasquimq.clock import SYSTEM_CLOCK
 from chasquimq.engine import cadence
-from chasquimq.engine.cron import parse_cron
+from chasquimq.engine.cron import parse_cron, parse_zone
 from chasquimq.given import InstantLike, instant_or_none
 from chasquimq.job import Job
 from chasquimq.wire.codec import pack
@@ -88,6 +88,11 @@ def next_fires(
     start_ms = SYSTEM_CLOCK.now_ms() if moment is None else int(moment.timestamp() * 1_000)
     windows = cadence.preview(pattern_of(repeat), start_ms, count)
     return [datetime.fromtimestamp(window_ms / 1_000, UTC) for window_ms in windows]
+
+
+def zone_of(pattern: RepeatPattern) -> tzinfo:
+    """The zone whose clocks a pattern goes by; of an interval UTC."""
+    return parse_zone(pattern.tz, is_stored=True)
 
 
 def describe(repeat: RepeatLike) -> str:

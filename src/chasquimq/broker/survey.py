@@ -14,10 +14,13 @@ from chasquimq.errors import DecodeError
 from chasquimq.wire.codec import unpack
 from chasquimq.wire.entry import DeadLetter
 from chasquimq.wire.envelope import Envelope, decode
+from chasquimq.wire.event import EventName, QueueEvent, parse_event
 from chasquimq.wire.keys import QueueKeys
 from chasquimq.wire.member import decode_member
 
 _PAGE = 500
+# All that are kept by default, in some tenths of a second.
+_EVENTS_A_PAGE, _EVENT_PAGES = 1_000, 100
 
 _SCAN_COUNT = 1_000
 _FAR = 2.0**53
@@ -129,6 +132,28 @@ def data_in(job: Envelope | None) -> Any:  # noqa: ANN401 -- the user's data
         return unpack(job.packed_data)
     except DecodeError:
         return job.packed_data
+
+
+def last_failure(keys: QueueKeys, job_id: str, *, since_ms: int) -> Steps[QueueEvent | None]:
+    """The newest event `failed` of a job; None if it is not among the newest events any more.
+
+    Nothing else tells why a job that will be tried again has failed. Events before `since_ms` are
+    not looked at, nor more than so many pages of them: on a busy queue one may be far back.
+    """
+    last, wanted = "+", job_id.encode()
+    for _ in range(_EVENT_PAGES):
+        page: list[Reply] = yield call(
+            "XREVRANGE", keys.events, last, max(0, since_ms), "COUNT", _EVENTS_A_PAGE, read=list
+        )
+        for entry_id, fields in page:
+            if wanted in fields:
+                event = parse_event(entry_id, fields)
+                if event.name == EventName.FAILED and event.job_id == job_id:
+                    return event
+        if len(page) < _EVENTS_A_PAGE:
+            return None
+        last = f"({page[-1][0].decode()}"
+    return None
 
 
 def specs(keys: QueueKeys, *, limit: int) -> Steps[list[StoredSpec]]:

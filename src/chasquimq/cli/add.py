@@ -96,7 +96,7 @@ def _add_one(session: Session, queue: str, entry: dict[str, Any]) -> None:
     entry["data"] = values.job_data(entry["data"])
 
     async def add() -> Job:
-        async with opened(session, queue) as open_queue:
+        async with opened(session, queue, may_be_new=True) as open_queue:
             return await open_queue.add(**entry)
 
     _tell(session, run(add()))
@@ -107,7 +107,7 @@ async def _add_lines(
 ) -> None:
     lines = values.json_lines(source)
     added = taken = 0
-    async with opened(session, queue) as open_queue:
+    async with opened(session, queue, may_be_new=True) as open_queue:
         while batch := list(islice(lines, _BATCH)):
             jobs = await _add_batch(open_queue, batch, _entries(batch, name, asked), added)
             added += len(jobs)

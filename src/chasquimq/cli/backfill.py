@@ -91,7 +91,7 @@ def command(source: tuple[str, ...], session: Session, **given: Any) -> int:  # 
     the same command again: it adds what is left. A run that is done adds nothing. SOURCE is files,
     folders, globs, URLs that Spark can read, or the name of a table.
     """
-    shared_server(session.redis_url)
+    shared_server(session.redis_url, may_be_new=True)
     found = {
         "file_format": given["file_format"],
         "options": _reader(given),

@@ -7,6 +7,7 @@ from chasquimq.cli.consent import consent
 from chasquimq.cli.options import Session
 from chasquimq.cli.render import counted, emit, say
 from chasquimq.cli.run import opened, run
+from chasquimq.cli.unknown import remark_if_unknown
 
 STATES = ("completed", "failed", "waiting", "delayed")
 
@@ -63,6 +64,8 @@ def command(  # noqa: PLR0913 -- one parameter an option
             return await open_queue.clean(age_ms, limit, state, dry_run=dry_run)
 
     ids = run(carry_out())
+    if not ids:
+        remark_if_unknown(session, queue)
     if session.as_json:
         emit({"queue": queue, "state": state, "removed": ids, "dry_run": dry_run})
         return

@@ -2,14 +2,12 @@
 
 import click
 
-from chasquimq.broker.survey import Depths, depths
 from chasquimq.cli import options
-from chasquimq.cli.inspect import PAUSED, tell_if_unknown
+from chasquimq.cli.inspect import PAUSED
 from chasquimq.cli.options import Session
 from chasquimq.cli.queues import tally
 from chasquimq.cli.render import emit, show, table
-from chasquimq.cli.run import reading, run
-from chasquimq.wire.keys import QueueKeys
+from chasquimq.cli.unknown import look_at, tell_if_unknown
 
 
 @click.command(
@@ -25,13 +23,7 @@ def command(queue: str, group: str, session: Session) -> None:
 
     Completed jobs are not among them: they have left the queue.
     """
-    keys = QueueKeys(queue)
-
-    async def look() -> Depths:
-        async with reading(session, keys.tag) as reader:
-            return await reader.ask(depths(keys, group))
-
-    found = run(look())
+    found = look_at(session, queue, group)
     counts = tally(found)
     if session.as_json:
         emit({"queue": queue, **counts, "paused": found.is_paused, "exists": found.is_known})

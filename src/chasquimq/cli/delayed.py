@@ -12,6 +12,7 @@ from chasquimq.cli.job import answer_each
 from chasquimq.cli.options import Session
 from chasquimq.cli.render import counted, emit, instant, short, show, table
 from chasquimq.cli.run import opened, reading, run
+from chasquimq.cli.unknown import remark_if_unknown
 from chasquimq.clock import SYSTEM_CLOCK
 from chasquimq.queue import Queue
 from chasquimq.wire.keys import QueueKeys
@@ -37,6 +38,8 @@ def ls(queue: str, limit: int, session: Session) -> None:
             return await reader.ask(delayed_jobs(keys, limit=limit))
 
     found = run(look())
+    if not found:
+        remark_if_unknown(session, queue)
     if session.as_json:
         for due in found:
             emit(_shape(due))

@@ -13,7 +13,7 @@ from chasquimq.broker.survey import data_in, dead_letters, job_in
 from chasquimq.cli import options
 from chasquimq.cli.consent import consent
 from chasquimq.cli.options import Function, Session
-from chasquimq.cli.problems import NOT_DONE, Refusal
+from chasquimq.cli.problems import NOT_DONE
 from chasquimq.cli.render import (
     NONE,
     clean,
@@ -24,6 +24,7 @@ from chasquimq.cli.render import (
     facts,
     instant,
     is_wide,
+    listing,
     panel,
     pretty,
     remark,
@@ -32,6 +33,7 @@ from chasquimq.cli.render import (
     table,
 )
 from chasquimq.cli.run import opened, reading, run
+from chasquimq.cli.unknown import refusal, remark_if_unknown
 from chasquimq.clock import SYSTEM_CLOCK
 from chasquimq.errors import DlqReason
 from chasquimq.wire.entry import DeadLetter
@@ -75,6 +77,8 @@ def peek(queue: str, limit: int, session: Session, **which: Any) -> None:  # noq
     has the id of the job below that of the letter: `dlq show` and --json have it all.
     """
     letters = _letters(session, queue, limit, which)
+    if not letters:
+        remark_if_unknown(session, queue)
     if session.as_json:
         for letter in letters:
             emit(shape(letter))
@@ -87,7 +91,7 @@ def peek(queue: str, limit: int, session: Session, **which: Any) -> None:  # noq
         columns = [f"{columns[0]}\njob id", "name", "reason", "detail / error", "bytes"]
         rows = [(f"{row[0]}\n{row[7]}", row[2], row[3], row[4] or row[5], row[6]) for row in rows]
     numbers = ["payload bytes", "bytes"]
-    show(table(columns, rows or [["(empty)"]], right=numbers, whole=columns[:1]))
+    show(listing(columns, rows or [["(empty)"]], right=numbers, whole=columns[:1]))
     reasons = sorted(Counter(letter.reason for letter in letters).items())
     show(table(["reason", "count"], reasons or [("(no entries)", 0)], right=["count"]))
 
@@ -101,7 +105,7 @@ def show_letter(queue: str, letter_id: str, session: Session) -> None:
     letters = _letters(session, queue, 1, {"ids": (letter_id,)})
     if not letters:
         msg = f"there is no dead letter {letter_id!r} in {queue!r}: see  chasqui dlq peek {queue}"
-        raise Refusal(msg)
+        raise refusal(session, queue, msg)
     if session.as_json:
         emit(shape(letters[0]))
     else:
@@ -162,20 +166,23 @@ def export(queue: str, limit: int | None, session: Session, **which: Any) -> Non
     """
     wanted, keys = _filter(which), QueueKeys(queue)
 
-    async def write() -> None:
-        after, left = "-", limit
+    async def write() -> bool:
+        after, left, has_any = "-", limit, False
         async with reading(session, keys.tag) as reader:
             while left is None or left > 0:
                 most = _EXPORT_PAGE if left is None else min(left, _EXPORT_PAGE)
                 page = await reader.walk(dead_letters(keys, wanted, limit=most, after=after))
+                has_any = has_any or bool(page)
                 for letter in page:
                     emit({**shape(letter), "payload": letter.payload})
                 if len(page) < most:
-                    return
+                    break
                 after = f"({page[-1].dlq_id}"
                 left = None if left is None else left - len(page)
+        return has_any
 
-    run(write())
+    if not run(write()):
+        remark_if_unknown(session, queue)
 
 
 def shape(letter: DeadLetter) -> dict[str, Any]:
@@ -224,6 +231,8 @@ def _dispose(
 ) -> int:
     letters = _letters(session, queue, limit, which)
     found = len(letters)
+    if not found and not which["ids"]:  # of those that are named it is said below
+        remark_if_unknown(session, queue)
     if found:
         consent(f"{verb[0]} {counted(found, 'dead letter')} of {queue}", yes=yes)
 

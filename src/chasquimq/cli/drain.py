@@ -7,6 +7,7 @@ from chasquimq.cli.consent import consent
 from chasquimq.cli.options import Session
 from chasquimq.cli.render import counted, emit, say
 from chasquimq.cli.run import opened, run
+from chasquimq.cli.unknown import remark_if_unknown
 
 
 @click.command(
@@ -33,6 +34,8 @@ def command(queue: str, *, keep_delayed: bool, dry_run: bool, yes: bool, session
             return await open_queue.drain(not keep_delayed, dry_run=dry_run)
 
     count = run(carry_out())
+    if not count:
+        remark_if_unknown(session, queue)
     if session.as_json:
         emit({"queue": queue, "removed": count, "dry_run": dry_run})
     else:

@@ -2,13 +2,12 @@
 
 import click
 
-from chasquimq.broker.survey import Depths, depths
+from chasquimq.broker.survey import Depths
 from chasquimq.cli import options
 from chasquimq.cli.options import Session
-from chasquimq.cli.render import clean, emit, show, table
-from chasquimq.cli.run import reading, run
+from chasquimq.cli.render import emit, show, table
+from chasquimq.cli.unknown import look_at, tell_if_unknown
 from chasquimq.clock import SYSTEM_CLOCK
-from chasquimq.wire.keys import QueueKeys
 
 PAUSED = "yes: workers take no new jobs"
 
@@ -23,13 +22,7 @@ def command(queue: str, group: str, session: Session) -> None:
     The oldest delayed lag is how long ago the first delayed job was due: more than a second or so
     means that no worker promotes them.
     """
-    keys = QueueKeys(queue)
-
-    async def look() -> Depths:
-        async with reading(session, keys.tag) as reader:
-            return await reader.ask(depths(keys, group))
-
-    found = run(look())
+    found = look_at(session, queue, group)
     now_ms = SYSTEM_CLOCK.now_ms()
     if session.as_json:
         emit({"queue": queue, "group": group, **shape(found, now_ms)})
@@ -65,12 +58,3 @@ def shape(found: Depths, now_ms: int) -> dict[str, object]:
         "paused": found.is_paused,
         "exists": found.is_known,
     }
-
-
-def tell_if_unknown(queue: str, found: Depths) -> None:
-    """Zeros may be the answer to a mistyped name: say so, on stderr."""
-    if not found.is_known:
-        name = clean(queue)
-        click.echo(
-            f"nothing is known of {name}: see  chasqui queues  for those there are", err=True
-        )

@@ -9,17 +9,20 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from chasquimq.broker.inspect import JobState, Located, locate
-from chasquimq.broker.survey import data_in, dead_letters, due_ms, job_in
+from chasquimq.broker.survey import data_in, dead_letters, due_ms, job_in, last_failure
 from chasquimq.cli import options
 from chasquimq.cli.consent import consent
 from chasquimq.cli.options import Session
 from chasquimq.cli.problems import NOT_DONE, Refusal
 from chasquimq.cli.render import clean, emit, facts, instant, panel, pretty, remark, say, show
 from chasquimq.cli.run import Reader, opened, reading, run
+from chasquimq.cli.unknown import refusal
 from chasquimq.clock import SYSTEM_CLOCK
 from chasquimq.engine.outcomes import JobResult, OutcomeStatus
 from chasquimq.queue import Queue
 from chasquimq.wire.entry import DeadLetter
+from chasquimq.wire.envelope import Envelope
+from chasquimq.wire.event import QueueEvent
 from chasquimq.wire.keys import QueueKeys
 
 _STYLES = {
@@ -27,6 +30,11 @@ _STYLES = {
     JobState.COMPLETED: "green",
     JobState.FAILED: "red",
 }
+
+
+_TRIED_AGAIN = (JobState.DELAYED, JobState.WAITING, JobState.ACTIVE)
+# A job's birthday is by its producer's clock, an event's id by the server's.
+_CLOCK_SKEW_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +47,8 @@ class Found:
     letter: DeadLetter | None
     progress: int | None
     log_count: int
+    last_failure: QueueEvent | None = None
+    """Of a job that has failed and will be tried again, or is."""
 
 
 @click.group("job", cls=options.Group, examples=["chasqui job show emails 01JH..."])
@@ -52,13 +62,14 @@ def command() -> None:
 @options.group_option
 @options.session
 def show_job(queue: str, job_id: str, group: str, session: Session) -> None:
-    """Show a job: where it is, its data, attempts, times, result, and why it died.
+    """Show a job: where it is, its data, attempts, times, result, and why it failed.
 
-    Looking for an old job without an index reads the queue, a page at a time.
+    Looking for an old job without an index reads the queue, a page at a time. The last error of a
+    job that will be tried again is read from the events: it is not there if they are off or gone.
     """
     found = run(_find(session, queue, job_id, group))
     if found.located.state is JobState.UNKNOWN and found.outcome.status is OutcomeStatus.UNKNOWN:
-        raise _no_such_job(queue, job_id)
+        raise _no_such_job(session, queue, job_id)
     if session.as_json:
         emit(_shape(job_id, found))
     else:
@@ -83,7 +94,7 @@ def logs(queue: str, job_id: str, limit: int, session: Session) -> None:
 
     lines, count, is_known = run(look())
     if not is_known:
-        raise _no_such_job(queue, job_id)
+        raise _no_such_job(session, queue, job_id)
     if session.as_json:
         emit({"id": job_id, "count": count, "lines": lines})
         return
@@ -116,12 +127,12 @@ def retry(queue: str, job_id: str, session: Session) -> int:
     return _act(session, queue, job_id, Queue.retry_job, ("sent round again", why_not))
 
 
-def _no_such_job(queue: str, job_id: str) -> Refusal:
+def _no_such_job(session: Session, queue: str, job_id: str) -> Refusal:
     msg = (
         f"there is no job {job_id!r} in {queue!r}: it never was, or it completed under a "
         "worker that stores no results"
     )
-    return Refusal(msg)
+    return refusal(session, queue, msg)
 
 
 def _act(
@@ -155,6 +166,8 @@ async def _find(session: Session, queue: str, job_id: str, group: str) -> Found:
     async with opened(session, queue, group) as open_queue, reading(session, keys.tag) as reader:
         located = await reader.walk(locate(keys, group, job_id))
         is_delayed = located.state is JobState.DELAYED
+        job = located.envelope
+        has_failed = job is not None and job.attempt > 0 and located.state in _TRIED_AGAIN
         return Found(
             located,
             await open_queue.get_outcome(job_id),
@@ -162,7 +175,13 @@ async def _find(session: Session, queue: str, job_id: str, group: str) -> Found:
             await _letter(reader, keys, job_id) if located.state is JobState.FAILED else None,
             await open_queue.get_job_progress(job_id),
             (await open_queue.get_job_logs(job_id, 0, 0)).count,
+            await _failure(reader, keys, job) if job and has_failed else None,
         )
+
+
+async def _failure(reader: Reader, keys: QueueKeys, job: Envelope) -> QueueEvent | None:
+    since_ms = job.created_at_ms - _CLOCK_SKEW_MS
+    return await reader.walk(last_failure(keys, job.id, since_ms=since_ms))
 
 
 async def _letter(reader: Reader, keys: QueueKeys, job_id: str) -> DeadLetter | None:
@@ -191,10 +210,15 @@ def _shape(job_id: str, found: Found) -> dict[str, Any]:
         "outcome": outcome.status,
         "result": outcome.value,
         "reason": outcome.reason,
+        "last_error": _last_error(found),
         "error": (letter.error if letter else None) or outcome.error,
         "traceback": letter.traceback if letter else None,
         "dlq_id": letter.dlq_id if letter else None,
     }
+
+
+def _last_error(found: Found) -> str | None:
+    return str(found.last_failure.fields.get("reason")) if found.last_failure else None
 
 
 def _attempts(found: Found) -> int | None:
@@ -224,6 +248,7 @@ def _parts(queue: str, found: Found) -> list[RenderableType]:
                 ("outcome", shape["outcome"]),
                 ("reason", shape["reason"]),
                 ("error", shape["error"]),
+                ("last error", shape["last_error"]),
             ]
         )
     ]

@@ -6,8 +6,10 @@ from chasquimq.cli import options
 from chasquimq.cli.options import Session
 from chasquimq.cli.render import away, emit, short, show, table
 from chasquimq.cli.run import opened, run
+from chasquimq.cli.unknown import remark_if_unknown
 from chasquimq.clock import SYSTEM_CLOCK
 from chasquimq.job import Job
+from chasquimq.queue import Queue
 
 STATES = ("waiting", "active", "delayed", "completed", "failed")
 
@@ -45,10 +47,15 @@ def command(
                 page = await open_queue.get_jobs_page(state, cursor=place, limit=left)
                 found += page.jobs
                 place = page.next_cursor
-                if place is None or len(found) >= limit:
-                    return found, place
+                if place is None:
+                    return found, None
+                if len(found) >= limit:
+                    has_more = await _has_more(open_queue, state, place)
+                    return found, place if has_more else None
 
     jobs, next_cursor = run(look())
+    if not jobs:
+        remark_if_unknown(session, queue)
     if session.as_json:
         for job in jobs:
             emit(shape(job, state))
@@ -60,6 +67,16 @@ def command(
     show(table(columns, rows or [["(none)"]], right=["attempts"]))
     if next_cursor is not None:
         click.echo(f"there are more: add --cursor {next_cursor}", err=True)
+
+
+async def _has_more(queue: Queue, state: str, cursor: str | None) -> bool:
+    """Whether a job is behind a cursor, which a full page has also where it was the last one."""
+    while cursor is not None:
+        page = await queue.get_jobs_page(state, cursor=cursor, limit=1)
+        if page.jobs:
+            return True
+        cursor = page.next_cursor
+    return False
 
 
 def shape(job: Job, state: str) -> dict[str, object]:

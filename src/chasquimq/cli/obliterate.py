@@ -2,13 +2,13 @@
 
 import click
 
-from chasquimq.broker.survey import Depths, depths
+from chasquimq.broker.survey import Depths
 from chasquimq.cli import options
 from chasquimq.cli.consent import consent
 from chasquimq.cli.options import Session
 from chasquimq.cli.render import counted, emit, say
-from chasquimq.cli.run import opened, reading, run
-from chasquimq.wire.keys import QueueKeys
+from chasquimq.cli.run import opened, run
+from chasquimq.cli.unknown import look_at, tell_if_unknown
 
 
 @click.command(
@@ -30,17 +30,13 @@ def command(
     Refused while jobs are running. If it is broken off, do it again: it goes on where it ended.
     What is counted is what was there a moment before.
     """
-    keys = QueueKeys(queue)
-
-    async def look() -> Depths:
-        async with reading(session, keys.tag) as reader:
-            return await reader.ask(depths(keys, group))
 
     async def carry_out() -> int:
         async with opened(session, queue, group) as open_queue:
             return await open_queue.obliterate(force=force, dry_run=dry_run)
 
-    found = run(look())
+    found = look_at(session, queue, group)
+    tell_if_unknown(queue, found)
     if not dry_run:
         consent(f"remove every key of {queue}, with {_told(found)}", yes=yes)
     count = run(carry_out())

@@ -2,10 +2,12 @@
 
 import click
 
+from chasquimq.broker.survey import depths
 from chasquimq.cli import options
 from chasquimq.cli.options import Session
-from chasquimq.cli.render import emit, say
-from chasquimq.cli.run import opened, run
+from chasquimq.cli.render import emit, remark, say
+from chasquimq.cli.run import opened, reading, run
+from chasquimq.wire.keys import QueueKeys
 
 
 @click.command("pause", cls=options.Command, examples=["chasqui pause emails"])
@@ -17,12 +19,17 @@ def command(queue: str, session: Session) -> None:
     The pause is kept in the server and holds for every worker, also those started later, until
     `chasqui resume`. Jobs can still be added.
     """
+    keys = QueueKeys(queue)
 
-    async def carry_out() -> None:
-        async with opened(session, queue) as open_queue:
+    async def carry_out() -> bool:
+        async with opened(session, queue, may_be_new=True) as open_queue:
+            async with reading(session, keys.tag, may_be_new=True) as reader:
+                found = await reader.ask(depths(keys, "default"))
             await open_queue.pause()
+            return found.is_known
 
-    run(carry_out())
+    if not run(carry_out()):
+        remark(f"nothing is known of {queue} yet: its jobs will wait until  chasqui resume {queue}")
     if session.as_json:
         emit({"queue": queue, "paused": True})
     else:

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 import click
 from rich.box import ROUNDED
 from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -25,6 +26,11 @@ _WIDE = 120
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 # Up to so many of a unit the next smaller one is shown: 90 s, not 1 min.
 _SMALL = 2
+
+# What a column takes beside its text, and how narrow it may be folded.
+_FRAME = 3
+_READABLE = 10
+_INDENT = 2
 
 NONE = "-"
 
@@ -109,6 +115,47 @@ def clean(text: str) -> str:
     )
 
 
+def listing(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    right: Sequence[str] = (),
+    whole: Sequence[str] = (),
+) -> RenderableType:
+    """A table, or where the screen is too narrow for one that can be read a card for each row.
+
+    Nothing is lost either way: what does not fit is folded.
+    """
+    body, width = list(rows), console().width
+    if _width(columns, body) <= width:
+        return table(columns, body, right=right)
+    if _width(columns, body, firm=[*right, *whole], most=_READABLE) <= width:
+        return table(columns, body, right=right, whole=whole)
+    parts: list[RenderableType] = [Text(clean(columns[0]), "bold")]
+    for first, *others in body:
+        pairs = [(name, NONE if value is None else value)
+                 for name, value in zip(columns[1:], others, strict=False)]  # fmt: skip
+        parts += [Text(f"\n{clean(str(first))}", "cyan", overflow="fold")]
+        parts += [Padding(facts(pairs), (0, 0, 0, _INDENT))] if pairs else []
+    return Group(*parts)
+
+
+def _width(
+    columns: Sequence[str],
+    body: Sequence[Sequence[object]],
+    *,
+    firm: Sequence[str] = (),
+    most: int | None = None,
+) -> int:
+    """How wide a table is in which columns are folded to `most`, those that are `firm` excepted."""
+    needed = len(columns) * _FRAME + 1
+    for position, name in enumerate(columns):
+        cells = [row[position] for row in body if position < len(row)]
+        longest = _longest(cells if name in firm else [*cells, name])
+        needed += longest if most is None or name in firm else min(longest, most)
+    return needed
+
+
 def table(
     columns: Sequence[str],
     rows: Iterable[Sequence[object]],
@@ -130,7 +177,8 @@ def table(
             overflow="fold",
             style="cyan" if position == 0 else "",
             no_wrap=is_number,
-            min_width=_longest(row[position] for row in body) if name in whole else None,
+            # Not the least width: rich would take it from the others, and cut off the last one.
+            width=_longest(row[position] for row in body) if name in whole and body else None,
         )
     for row in body:
         grid.add_row(*(_cell(value) for value in row))

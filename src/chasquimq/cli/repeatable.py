@@ -1,7 +1,7 @@
 """`chasqui repeatable`: recurring jobs."""
 
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 import click
@@ -12,17 +12,17 @@ from chasquimq.broker.survey import specs
 from chasquimq.cli import options, values
 from chasquimq.cli.options import Session
 from chasquimq.cli.problems import Refusal
-from chasquimq.cli.render import away, emit, facts, instant, iso, panel, say, show, table
+from chasquimq.cli.render import away, emit, facts, instant, iso, listing, panel, say, show
 from chasquimq.cli.run import opened, reading, run
+from chasquimq.cli.unknown import refusal, remark_if_unknown
 from chasquimq.clock import SYSTEM_CLOCK
 from chasquimq.queue import Queue
-from chasquimq.recurring import describe, next_fires, pattern_of
+from chasquimq.recurring import describe, next_fires, pattern_of, zone_of
 from chasquimq.wire.keys import QueueKeys
 from chasquimq.wire.repeat import SHORTEST_INTERVAL_MS, MissedFiresPolicy, RepeatPattern
 from chasquimq.wire.retry import U32_MAX
 
 _PREVIEWED = 3
-_NO_SUCH_KEY = "there is no recurring job {key!r} in {queue!r}: see  chasqui repeatable ls {queue}"
 
 key_argument = click.argument("key")
 
@@ -52,13 +52,16 @@ def ls(queue: str, limit: int, session: Session) -> None:
             return await reader.walk(specs(keys, limit=limit))
 
     found = run(look())
+    if not found:
+        remark_if_unknown(session, queue)
     if session.as_json:
         for stored in found:
             emit(_shape(stored))
         return
     now_ms = SYSTEM_CLOCK.now_ms()
     columns = [f"repeatable: {queue}", "job_name", "pattern", "tz", "next fire (ms)", "limit"]
-    show(table(columns, [_row(stored, now_ms) for stored in found] or [["(none)"]]))
+    rows = [_row(stored, now_ms) for stored in found]
+    show(listing(columns, rows or [["(none)"]], whole=columns[:1]))
 
 
 @command.command(
@@ -84,11 +87,12 @@ def ls(queue: str, limit: int, session: Session) -> None:
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Fire so often at most.")
 @click.option(
     "--start",
-    type=values.instant,
+    type=values.local_time,
     metavar="INSTANT",
-    help="Not before, e.g. 2030-01-31T08:00:00Z; --every is counted from it.",
+    help="Not before, e.g. 2030-01-31T08:00, in the zone of --tz, or with an offset; --every is "
+    "counted from it.",
 )
-@click.option("--end", type=values.instant, metavar="INSTANT", help="Not after.")
+@click.option("--end", type=values.local_time, metavar="INSTANT", help="Not after, likewise.")
 @click.option("--attempts", type=click.IntRange(min=1), metavar="N", help="Run each so often.")
 @click.option(
     "--backoff",
@@ -127,11 +131,13 @@ def add(  # noqa: PLR0913 -- one parameter an option
     DATA is JSON, @FILE with JSON, or - for JSON on stdin; left out it is null.
     """
     pattern = _pattern(cron, every, tz)
+    zone = zone_of(pattern)
+    start, end = (each and values.in_zone(each, zone) for each in (start, end))
     policy = _policy(missed_fires)
     key, value = None, values.job_data(data)
 
     async def store() -> str:
-        async with opened(session, queue) as open_queue:
+        async with opened(session, queue, may_be_new=True) as open_queue:
             job = await open_queue.upsert_repeatable_job(
                 name,
                 value,
@@ -166,7 +172,7 @@ def next_(queue: str, key: str, count: int, session: Session) -> None:
 
     stored = run(look())
     if stored is None:
-        raise Refusal(_NO_SUCH_KEY.format(key=key, queue=queue))
+        raise _no_such_key(session, queue, key)
     if stored.spec is None:
         msg = f"the recurring job {key!r} cannot be read: {stored.problem}"
         raise Refusal(msg)
@@ -207,7 +213,7 @@ def run_now(queue: str, key: str, session: Session) -> None:
 
     job_id = run(fire())
     if job_id is None:
-        raise Refusal(_NO_SUCH_KEY.format(key=key, queue=queue))
+        raise _no_such_key(session, queue, key)
     if session.as_json:
         emit({"key": key, "id": job_id})
     else:
@@ -230,6 +236,8 @@ def rm(queue: str, key: str, session: Session) -> None:
             return await open_queue.remove_repeatable_by_key(key)
 
     removed = run(forget())
+    if not removed:
+        remark_if_unknown(session, queue)
     if session.as_json:
         emit({"key": key, "removed": removed})
     else:
@@ -253,11 +261,16 @@ def _switch(
             return await act(open_queue, key)
 
     if not run(carry_out()):
-        raise Refusal(_NO_SUCH_KEY.format(key=key, queue=queue))
+        raise _no_such_key(session, queue, key)
     if session.as_json:
         emit({"key": key, "paused": done == "paused"})
     else:
         say(f"{done} {key}")
+
+
+def _no_such_key(session: Session, queue: str, key: str) -> Refusal:
+    msg = f"there is no recurring job {key!r} in {queue!r}: see  chasqui repeatable ls {queue}"
+    return refusal(session, queue, msg)
 
 
 def _pattern(cron: str | None, every: int | None, tz: str | None) -> RepeatPattern:
@@ -326,13 +339,20 @@ def _tell_fires(
         )
         return
     now_ms = SYSTEM_CLOCK.now_ms()
-    rows = [("", instant(time, now_ms)) for time in times[1:]]
-    first = ("next", instant(times[0], now_ms) if times else None)
+    zone = zone_of(pattern)
+    shown = [_both(fire, zone) + (instant(values.epoch_ms(fire), now_ms) or "") for fire in fires]
     title = "dry run: nothing is stored" if key is None else key
-    told = [("fires", describe(pattern)), first, *rows]
+    told: list[tuple[str, object]] = [("fires", describe(pattern))]
+    told += zip(["next", *[""] * len(shown)], shown, strict=False)
     if is_paused:
         told.append(("state", "paused: its windows pass without firing"))
     show(panel(title, [facts(told)]))
+
+
+def _both(fire: datetime, zone: tzinfo) -> str:
+    """What goes before a time in UTC: the same on the clocks of the pattern's zone, if others."""
+    local = fire.astimezone(zone)
+    return f"{local.isoformat(timespec='seconds')} = " if local.utcoffset() else ""
 
 
 def _shape(stored: StoredSpec) -> dict[str, Any]:

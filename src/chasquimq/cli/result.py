@@ -10,6 +10,7 @@ from chasquimq.cli.options import Session
 from chasquimq.cli.problems import NOT_DONE, Refusal
 from chasquimq.cli.render import emit, pretty
 from chasquimq.cli.run import opened, run
+from chasquimq.cli.unknown import refusal
 from chasquimq.engine.outcomes import JobResult, OutcomeStatus
 from chasquimq.errors import JobFailedError, WaitForResultTimeoutError
 
@@ -58,7 +59,7 @@ def command(queue: str, job_id: str, wait: float | None, session: Session) -> in
     msg = f"job {job_id} {_WHY_NOT[result.status]}"
     if result.status is OutcomeStatus.PENDING:
         msg += ": wait for it with --wait SECONDS" if wait is None else f", after {wait:g} s"
-    raise Refusal(msg)
+    raise refusal(session, queue, msg)
 
 
 async def _look(session: Session, queue: str, job_id: str, wait: float | None) -> JobResult:

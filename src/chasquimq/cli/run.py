@@ -86,9 +86,11 @@ def _pipe_of_stdout() -> int | None:
 
 
 @asynccontextmanager
-async def opened(session: Session, queue: str, group: str = "default") -> AsyncIterator[Queue]:
-    """The queue, closed afterwards."""
-    shared_server(session.redis_url)
+async def opened(
+    session: Session, queue: str, group: str = "default", *, may_be_new: bool = False
+) -> AsyncIterator[Queue]:
+    """The queue, closed afterwards; its server may be made for it if it `may_be_new`."""
+    shared_server(session.redis_url, may_be_new=may_be_new)
     async with Queue(queue, redis_url=session.redis_url, group=group) as open_queue:
         yield open_queue
 
@@ -110,9 +112,11 @@ class Reader:
 
 
 @asynccontextmanager
-async def reading(session: Session, slot_key: bytes = b"") -> AsyncIterator[Reader]:
+async def reading(
+    session: Session, slot_key: bytes = b"", *, may_be_new: bool = False
+) -> AsyncIterator[Reader]:
     """A connection for reading, closed afterwards; `slot_key` is the queue's tag, for clusters."""
-    target = shared_server(session.redis_url)
+    target = shared_server(session.redis_url, may_be_new=may_be_new)
     connection = Connection(target, ConnectionOptions(), slot_key=slot_key)
     try:
         yield Reader(connection)

@@ -100,7 +100,7 @@ class Shift:
         self._settings = settings
         self._loaded = loaded
         url = settings.redis_url if loaded.app is None else loaded.app.redis_url
-        self._server = shared_server(url)
+        self._server = shared_server(url, may_be_new=True)
         self._names = queue_names(settings, loaded)
         self._count = _Count(settings.max_jobs, lambda: self.end(Ending.RECYCLED))
         ports = _metrics_ports(settings, len(self._names))

@@ -5,7 +5,7 @@ import math
 import re
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -35,14 +35,23 @@ def duration(text: str) -> int:
 
 def instant(text: str) -> datetime:
     """The moment of `2030-01-31T08:00:00Z` or of epoch milliseconds; without an offset in UTC."""
+    return in_zone(local_time(text), UTC)
+
+
+def in_zone(moment: datetime, zone: tzinfo) -> datetime:
+    """The same moment; one without an offset is that time in the zone, the first if it has two."""
+    return moment if moment.tzinfo else moment.replace(tzinfo=zone)
+
+
+def local_time(text: str) -> datetime:
+    """The same as `instant`, but without an offset if it was given without."""
     try:
         if text.isascii() and text.isdigit():
             return datetime.fromtimestamp(int(text) / 1_000, UTC)
-        moment = datetime.fromisoformat(text)
+        return datetime.fromisoformat(text)
     except (ValueError, OverflowError, OSError):
         msg = f"{text!r} is no instant: write 2030-01-31T08:00:00Z or epoch milliseconds"
         raise click.BadParameter(msg) from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def backoff(text: str) -> int | dict[str, Any]:

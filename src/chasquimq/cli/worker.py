@@ -18,7 +18,7 @@ from chasquimq.cli.serving import HIGHEST_PORT, Ready, Settings, Shift
 from chasquimq.cli.spark import spark_options
 from chasquimq.cli.supervisor import Supervisor
 from chasquimq.cli.values import duration, positive
-from chasquimq.config import RATE_LIMIT_SCOPES
+from chasquimq.config import LEAST_LEASE_MS, RATE_LIMIT_SCOPES
 from chasquimq.given import chosen
 from chasquimq.loops import run_on_loop
 
@@ -34,8 +34,8 @@ _WORKER_OPTIONS: tuple[Callable[[options.Function], options.Function], ...] = (
                  help="For how long. [default: an hour]"),
     click.option("--group", metavar="NAME", help="The consumer group. [default: default]"),
     click.option("--claim-min-idle-ms", type=positive, metavar="MS",
-                 help="The lease: take over jobs of a worker that is silent for so long. "
-                      "[default: 30000]"),
+                 help="The lease: take over jobs of a worker that is silent for so long, "
+                      f"{LEAST_LEASE_MS} at least. [default: 30000]"),
     click.option("--shutdown-deadline-secs", type=float, metavar="SECS",
                  help="How long a stop waits for running jobs. [default: 30]"),
     click.option("--rate-limit-max", type=positive, metavar="N",

@@ -140,7 +140,8 @@ async def test_without_a_terminal_nothing_is_done_unasked(chasqui, done, server,
 
 
 @pytest.mark.parametrize("command", [("dlq", "show"), ("result",)])
-def test_an_unknown_id_is_not_found(chasqui, queue_name, command):
+def test_an_unknown_id_is_not_found(chasqui, done, queue_name, command):
+    done("add", queue_name, "x")
     answer = chasqui(*command, queue_name, "nobody")
     assert answer.code == 1
     assert "nobody" in answer.err

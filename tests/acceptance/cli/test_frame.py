@@ -175,21 +175,51 @@ TALKING = [
 ]
 
 
-@pytest.mark.parametrize("path", TALKING, ids=" ".join)
-def test_a_server_in_the_memory_of_the_command_itself_is_refused(path):
-    """What was said to be added, or gone, would be so for nobody else."""
+def asked(path, url):
+    """How a command ends that talks to this server."""
     context = click.Context(LEAVES[path])
     metavars = [each.make_metavar(context) for each in LEAVES[path].params
                 if isinstance(each, click.Argument)]  # fmt: skip
     given = [ARGUMENTS[name] for name in metavars if name in ARGUMENTS]
     yes = ["--yes"] if any("--yes" in each.opts for each in LEAVES[path].params) else []
-    done = run(*path, *given, *MORE.get(path, ()), *yes, CHASQUI_REDIS_URL="embedded://")
+    return run(*path, *given, *MORE.get(path, ()), *yes, CHASQUI_REDIS_URL=url)
+
+
+@pytest.mark.parametrize("path", TALKING, ids=" ".join)
+def test_a_server_in_the_memory_of_the_command_itself_is_refused(path):
+    """What was said to be added, or gone, would be so for nobody else."""
+    done = asked(path, "embedded://")
     assert done.returncode == 2, done.stderr
     assert done.stdout == ""
     assert done.stderr.startswith("chasqui: ")
     assert "keeps jobs in the memory of one process" in done.stderr
     assert "chasqui server start" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+# What these bring into being may be the first that there is.
+MAKING = {("add",), ("repeatable", "add"), ("pause",), ("pipeline", "backfill")}
+
+
+@pytest.mark.parametrize("path", [path for path in TALKING if path not in MAKING], ids=" ".join)
+def test_a_directory_that_is_not_there_is_refused_and_not_made(path, tmp_path):
+    """It is mistyped: an empty server in it would answer that there is nothing."""
+    mistyped = tmp_path / "mistyped"
+    done = asked(path, f"embedded://{mistyped}")
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    assert done.stderr == (
+        f"chasqui: config: embedded://{mistyped} names a directory that does not exist: check the"
+        " path; chasqui add, chasqui worker and chasqui server start make it [CMQ-004]\n"
+    )
+    assert not mistyped.exists()
+
+
+@pytest.mark.parametrize("path", sorted(MAKING - {("pipeline", "backfill")}), ids=" ".join)
+def test_a_directory_is_made_by_what_may_come_first(path, tmp_path):
+    done = asked(path, f"embedded://{tmp_path / 'new'}")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "new").is_dir()
 
 
 def test_the_url_may_stand_before_the_command_and_the_one_behind_it_wins():

@@ -48,6 +48,22 @@ def test_completed_jobs_are_shown_no_more_at_a_time_than_asked_for(done, server,
     assert sorted(job["id"] for job in first + second + third) == sorted(ids)
 
 
+@pytest.mark.parametrize("state", ["waiting", "delayed", "completed"])
+def test_jobs_says_that_there_are_more_only_if_there_are(done, server, queue_name, state):
+    for n in range(3):
+        if state == "completed":
+            server.client().set(QueueKeys(queue_name).result(f"job{n}"), b"\x01", ex=60)
+        else:
+            done("add", queue_name, "a", "--delay", "1h" if state == "delayed" else "0")
+    look = ("jobs", queue_name, "--state", state, "--limit")
+
+    assert done(*look, "3").err == ""
+    assert len(done(*look, "3", "--json").lines) == 3
+    assert "there are more: add --cursor " in done(*look, "2").err
+    *_, last = done(*look, "2", "--json").lines
+    assert len(done(*look, "2", "--json", "--cursor", last["next_cursor"]).lines) == 1
+
+
 def test_counts_are_those_of_the_queue(done, queue_name):
     done("add", queue_name, "a")
     expected = {"queue": queue_name, "waiting": 1, "active": 0, "delayed": 0, "dead": 0,
@@ -73,6 +89,64 @@ def test_of_a_queue_without_a_key_it_is_said_that_nothing_is_known(done, queue_n
     done("add", queue_name, "x")
     assert done(command, queue_name, "--json").json["exists"] is True
     assert done(command, queue_name).err == ""
+
+
+UNKNOWN = [
+    ["jobs", "QUEUE"], ["delayed", "ls", "QUEUE"], ["repeatable", "ls", "QUEUE"],
+    ["repeatable", "rm", "QUEUE", "k"], ["dlq", "peek", "QUEUE"], ["dlq", "export", "QUEUE"],
+    ["dlq", "replay", "QUEUE"], ["dlq", "discard", "QUEUE"],
+    ["drain", "QUEUE", "--yes"], ["clean", "QUEUE", "--yes"], ["obliterate", "QUEUE", "--yes"],
+]  # fmt: skip
+UNKNOWN_AND_REFUSED = [
+    ["job", "show", "QUEUE", "j"], ["job", "logs", "QUEUE", "j"], ["result", "QUEUE", "j"],
+    ["dlq", "show", "QUEUE", "1-0"], ["repeatable", "next", "QUEUE", "k"],
+    ["repeatable", "pause", "QUEUE", "k"], ["repeatable", "run", "QUEUE", "k"],
+]  # fmt: skip
+
+
+def said_of(queue_name):
+    return f"chasqui: nothing is known of {queue_name}: see  chasqui queues  for those there are\n"
+
+
+@pytest.mark.servers("valkey")
+@pytest.mark.parametrize("words", UNKNOWN, ids=lambda words: " ".join(words[:2]))
+def test_an_empty_answer_about_a_queue_that_nobody_knows_says_so(done, queue_name, words):
+    words = [queue_name if word == "QUEUE" else word for word in words]
+    assert done(*words).err == said_of(queue_name)
+    assert done(*words, "--json").err == said_of(queue_name)
+    done("add", queue_name, "x", "--delay", "1h")
+    assert done(*words).err == ""
+
+
+@pytest.mark.servers("valkey")
+@pytest.mark.parametrize("words", UNKNOWN_AND_REFUSED, ids=lambda words: " ".join(words[:2]))
+def test_what_is_not_found_in_a_queue_that_nobody_knows_is_told_in_one_line(
+    chasqui, done, queue_name, words
+):
+    words = [queue_name if word == "QUEUE" else word for word in words]
+    refused = chasqui(*words)
+    assert (refused.code, refused.err.split()) == (1, said_of(queue_name).split())
+    done("add", queue_name, "x", "--delay", "1h")
+    refused = chasqui(*words)
+    assert refused.code == 1
+    assert "nothing is known" not in refused.err
+
+
+@pytest.mark.servers("valkey")
+def test_a_pause_before_the_first_job_is_carried_out_and_noted(done, queue_name):
+    paused = done("pause", queue_name)
+    assert paused.out == f"paused {queue_name}\n"
+    assert paused.err == (
+        f"chasqui: nothing is known of {queue_name} yet: its jobs will wait until  "
+        f"chasqui resume {queue_name}\n"
+    )
+    assert done("pause", queue_name).err == ""
+    assert done("resume", queue_name).err == ""
+
+
+@pytest.mark.servers("valkey")
+def test_a_resume_of_a_queue_that_nobody_knows_says_so(done, queue_name):
+    assert done("resume", queue_name).err == said_of(queue_name)
 
 
 def test_queues_are_found_on_the_server(done, queue_name):

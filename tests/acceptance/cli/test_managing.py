@@ -1,5 +1,6 @@
 """`job`, `jobs`, `delayed`, `pause`, `resume`, `drain`, `clean`, `obliterate`."""
 
+import asyncio
 import os
 import pty
 import subprocess
@@ -7,8 +8,11 @@ import sys
 
 import pytest
 
+from chasquimq import Queue, RetryConfig, Worker
+from chasquimq.wire.keys import QueueKeys
 from tests.acceptance.cli.conftest import environment
 from tests.acceptance.cli.test_dead_letters import bury
+from tests.support.eventually import eventually
 
 
 def waiting(done, queue_name):
@@ -32,6 +36,39 @@ def test_a_delayed_job_says_when_it_is_due(done, queue_name):
     assert (found["state"], minutes) == ("delayed", 90)
 
 
+async def test_a_job_that_will_be_tried_again_shows_why_it_failed_last(done, server, queue_name):
+    done("add", queue_name, "n", "--job-id", "j1", "--backoff", "1h", "--attempts", "3")
+    done("add", queue_name, "n", "--job-id", "j2", "--delay", "1h")
+
+    async def fail(job):
+        message = f"no \x1b[31m address in run {job.attempt}"
+        raise ValueError(message)
+
+    patient = RetryConfig(max_backoff_ms=3_600_000)
+    worker = Worker(queue_name, fail, redis_url=server.url, handle_signals=False, retry=patient)
+    running = asyncio.create_task(worker.run())
+    async with Queue(queue_name, redis_url=server.url) as queue:
+        for run in (1, 2):
+            await eventually(lambda run=run: has_had(queue, run))
+            told = done("job", "show", queue_name, "j1", "--json").json
+            assert (told["state"], told["attempts"], told["error"]) == ("delayed", run, None)
+            assert told["last_error"] == f"no \x1b[31m address in run {run}"
+            shown = done("job", "show", queue_name, "j1").out
+            assert f"last error  no \\x1b[31m address in run {run}" in shown
+            if run == 1:
+                await queue.promote_job("j1")
+    await worker.close()
+    await running
+    assert done("job", "show", queue_name, "j2", "--json").json["last_error"] is None
+    server.client().delete(QueueKeys(queue_name).events)
+    assert done("job", "show", queue_name, "j1", "--json").json["last_error"] is None
+
+
+async def has_had(queue, runs):
+    job = await queue.get_job("j1")
+    return job is not None and job.attempt == runs and await job.is_delayed()
+
+
 async def test_a_dead_job_shows_its_traceback_and_is_sent_round_again(
     chasqui, done, server, queue_name
 ):
@@ -49,7 +86,8 @@ async def test_a_dead_job_shows_its_traceback_and_is_sent_round_again(
 
 
 @pytest.mark.parametrize("verb", ["show", "logs", "remove", "retry"])
-def test_an_unknown_job_is_exit_code_one(chasqui, queue_name, verb):
+def test_an_unknown_job_is_exit_code_one(chasqui, done, queue_name, verb):
+    done("add", queue_name, "x")
     answer = chasqui("job", verb, queue_name, "nobody", *(["--yes"] if verb == "remove" else []))
     assert answer.code == 1
     assert "nobody" in answer.err

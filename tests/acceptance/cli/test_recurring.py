@@ -1,6 +1,7 @@
 """`repeatable`: recurring jobs from the command line."""
 
 import re
+from datetime import UTC, datetime
 
 import pytest
 
@@ -64,6 +65,43 @@ def test_a_dry_run_heeds_the_limits_and_a_year(done, queue_name):
     assert len(done(*add, "--cron", "@daily", "--limit", "1").json["next_fires_ms"]) == 1
     [_, second, third] = done(*add, "--cron", "0 0 0 1 1 * 2090-2099").json["next_fires_ms"]
     assert (third - second) // 86_400_000 == 365
+
+
+@pytest.mark.parametrize(
+    ("start", "first"),
+    [
+        ("2090-07-01T07:30", "2090-07-01T06:00:00+00:00"),  # 05:30 in UTC
+        ("2090-07-01T08:30", "2090-07-02T06:00:00+00:00"),
+        ("2090-07-01T07:30Z", "2090-07-02T06:00:00+00:00"),
+        ("2090-07-01T08:30+02:00", "2090-07-02T06:00:00+00:00"),
+        ("3802570200000", "2090-07-01T06:00:00+00:00"),
+    ],
+)
+def test_a_start_without_an_offset_is_in_the_zone_of_the_pattern(done, queue_name, start, first):
+    add = ("repeatable", "add", queue_name, "x", "--cron", "0 8 * * *", "--tz", "Europe/Berlin")
+    told = done(*add, "--start", start, "--dry-run", "--json").json["next_fires_ms"][0]
+    assert datetime.fromtimestamp(told / 1_000, UTC).isoformat() == first
+    assert done(*add, "--start", start, "--json").json["next_fires_ms"][0] == told
+    (listed,) = done("repeatable", "ls", queue_name, "--json").lines
+    assert listed["next_fire_ms"] == told
+
+
+def test_an_end_without_an_offset_is_in_the_zone_of_the_pattern(done, queue_name):
+    add = ("repeatable", "add", queue_name, "x", "--cron", "0 8 * * *", "--tz", "+05:30")
+    days = ("--start", "2090-07-01T08:00", "--end", "2090-07-03T07:59")
+    assert len(done(*add, *days, "--dry-run", "--json").json["next_fires_ms"]) == 1
+
+
+def test_fires_are_shown_in_the_zone_of_the_pattern_and_in_utc(done, queue_name):
+    add = ("repeatable", "add", queue_name, "x", "--cron", "0 8 1 7 *", "--tz", "Europe/Berlin")
+    stored = done(*add)
+    key = "x::cron:0 8 1 7 *:Europe/Berlin"
+    for shown in (stored, done("repeatable", "next", queue_name, key)):
+        lines = re.findall(
+            r"\d{4}-07-01T08:00:00\+02:00 = \d{4}-07-01T06:00:00.000Z \(in \d+ d\)", shown.out
+        )
+        assert len(lines) >= 3
+        assert all(len(line) <= 80 for line in shown.out.splitlines())
 
 
 def test_the_next_fires_of_a_stored_job_are_counted_from_its_window(done, queue_name):

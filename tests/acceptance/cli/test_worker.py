@@ -14,12 +14,14 @@ from contextlib import ExitStack, suppress
 import pytest
 
 from chasquimq import SyncQueue
+from chasquimq.config import LEAST_LEASE_MS
 from tests.support.eventually import eventually_sync
 from tests.support.program import Program
 from tests.support.servers import free_port
 
 pytestmark = pytest.mark.servers("valkey")  # processes and files, no matter of the server
 
+LEASE_MS = str(LEAST_LEASE_MS)
 TASKS = """
 import asyncio, ctypes, multiprocessing, os, pathlib, signal, time
 from chasquimq import Chasqui, Job
@@ -273,7 +275,7 @@ def test_the_first_signal_lets_running_jobs_end_and_the_second_does_not(
 
 
 def test_a_child_that_is_killed_is_replaced_and_the_work_goes_on(chasqui, queue):
-    worker = chasqui("worker", "tasks:app", "-p", "2", "--claim-min-idle-ms", "500")
+    worker = chasqui("worker", "tasks:app", "-p", "2", "--claim-min-idle-ms", LEASE_MS)
     worker.until("on queue", 2)
     queue.add("die", None)
     worker.until("a process ended with SIGKILL")
@@ -287,7 +289,7 @@ def test_a_child_that_is_killed_is_replaced_and_the_work_goes_on(chasqui, queue)
 def test_a_dead_process_is_noticed_while_one_that_its_handler_forked_lives(
     chasqui, queue, folder, how
 ):
-    worker = chasqui("worker", "tasks:app", "--max-jobs", "100", "--claim-min-idle-ms", "500")
+    worker = chasqui("worker", "tasks:app", "--max-jobs", "100", "--claim-min-idle-ms", LEASE_MS)
     queue.add("fork_and_die", {"how": how, "until": str(folder / "go")})
     try:
         worker.until("a process ended with SIGKILL")
@@ -317,6 +319,15 @@ def test_a_process_is_replaced_when_it_has_grown_too_large(chasqui, queue):
     worker.until("another takes its place")
     queue.add("hello", None)
     assert pids(worker.until("hello world")) != {grown}
+
+
+@pytest.mark.parametrize("more", [["-p", "1"], ["-p", "2"], ["--engine", "spark"]])
+def test_a_lease_that_is_too_short_is_refused_with_the_rule_and_the_remedy(chasqui, more):
+    worker = chasqui("worker", "tasks:app", "--claim-min-idle-ms", "1", *more)
+    assert worker.ended() == 2
+    [line] = worker.lines
+    assert f"claim_min_idle_ms must be {LEASE_MS} or more; got 1: " in line
+    assert "leave it out for 30000" in line
 
 
 def test_a_limit_of_memory_that_is_reached_before_the_first_job_is_refused(chasqui, queue):

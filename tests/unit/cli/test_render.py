@@ -105,3 +105,56 @@ def test_an_event_is_one_line_whatever_it_holds():
     assert line(event) == (
         "2023-11-14T22:13:20.000Z 1-0 failed id=- name=- attempt=1 reason=a\\nb" + "x" * 77 + "..."
     )
+
+
+# --- rows on screens of any width
+
+COLUMNS = ["dlq peek: emails\njob id", "name", "reason", "detail / error", "bytes"]
+ULID = "01KA9V7M2Q3R4S5T6V7W8X9YZA"
+ROWS = [
+    (f"1767225600000-{n}\n{ULID}", "welcome-mail", "retries_exhausted", "ValueError: no " * 4, 1234)
+    for n in range(2)
+]
+KEY = "digest::cron:0 8 * * MON-FRI:America/Argentina/Buenos_Aires"
+
+
+def printed(width, *renderables):
+    screen = Console(width=width, highlight=False, markup=False, legacy_windows=False)
+    with screen.capture() as captured:
+        screen.print(*renderables, sep="\n")
+    return captured.get()
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 90, 100, 119])
+def test_no_column_is_lost_and_what_people_copy_is_whole_on_any_screen(width, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
+    shown = printed(width, render.listing(COLUMNS, ROWS, right=["bytes"], whole=COLUMNS[:1]))
+    assert max(map(len, shown.splitlines())) <= width
+    assert shown.count(ULID) == 2
+    assert shown.count("1234") == 2
+    assert "1767225600000-1" in shown
+
+
+def test_a_screen_too_narrow_for_columns_has_a_card_for_each_row(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    columns = ["repeatable: reports", "job_name", "pattern", "tz", "next fire (ms)", "limit"]
+    rows = [(KEY, "digest", "0 8 * * MON-FRI", "UTC", "1767225600000\nin 3 h", None)]
+    shown = printed(80, render.listing(columns, rows, whole=columns[:1]))
+    assert [line.rstrip() for line in shown.splitlines()] == [
+        "repeatable: reports",
+        "",
+        KEY,
+        "  job_name        digest",
+        "  pattern         0 8 * * MON-FRI",
+        "  tz              UTC",
+        "  next fire (ms)  1767225600000",
+        "                  in 3 h",
+        "  limit           -",
+    ]
+    monkeypatch.setenv("COLUMNS", "160")
+    assert "│" in printed(160, render.listing(columns, rows, whole=columns[:1]))
+
+
+def test_a_listing_of_nothing_says_so_on_any_screen(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "30")
+    assert "(none)" in printed(30, render.listing(["a" * 40, "b"], [["(none)"]], whole=["a" * 40]))
