@@ -4,11 +4,13 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
+from chasquimq.config import LEAST_LEASE_MS
+
 SERVERS = ("valkey", "redis-6.2", "redis-7.0", "redis-8.6")
 TOPOLOGIES = ("single", "sentinel", "cluster")
 
-# Short, so that a run of minutes sees many leases run out; long against what a busy machine does.
-LEASE_MS = 4_000
+# So that a run of minutes sees many leases run out.
+LEASE_MS = LEAST_LEASE_MS
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,15 @@ RATE_LIMIT_SCOPES: tuple[RateLimitScope, ...] = ("queue", "worker")
 
 _ENDLESS_MS = 5_000
 
+LEAST_LEASE_MS = 5_000
+"""The shortest lease that is accepted, by how late a renewal may come.
+
+One is due when half of the lease has passed at the latest, and must have come before all of it has:
+its thread has half a lease to get hold of the interpreter and of a processor. On two cores at a
+load of up to 12 renewals were late by 0.63 s at most, of 2,400, while pure Python blocked the event
+loop; by 1.9 s while 16 plain functions computed in threads, by 4.6 s while 100 did.
+"""
+
 UNIQUE_GRACE_SECS = 3_600
 """How long an id stays taken after its job was due."""
 
@@ -133,11 +142,12 @@ class ConsumerConfig:
     consumer_id: str = field(default_factory=lambda: f"c-{uuid.uuid4()}")
     """This worker's name in the group, unique among live workers."""
     batch: int = 64
-    """Most entries asked for in one read beyond the free slots."""
+    """Most entries read ahead of free slots; four times as many if they are done within 5 ms."""
     block_ms: Duration[int] = Duration(5_000)
     """How long a read waits for a job."""
     claim_min_idle_ms: Duration[int] = Duration(30_000)
-    """The lease: how long a delivery may be silent before another worker takes it over."""
+    """The lease: how long a delivery may be silent before another worker takes it over;
+    `LEAST_LEASE_MS` or more."""
     concurrency: int = 100
     """Handlers that run at the same time."""
     max_attempts: int = 3
@@ -200,14 +210,22 @@ class ConsumerConfig:
         _require_counts(self, "max_attempts", "block_ms", "ack_idle_ms")
         _require_counts(
             self,
-            "batch", "claim_min_idle_ms", "concurrency", "ack_batch", "max_payload_bytes",
-            "dlq_inflight", "dlq_max_stream_len", "retry_inflight", "delayed_poll_interval_ms",
+            "batch", "concurrency", "ack_batch", "max_payload_bytes", "dlq_inflight",
+            "dlq_max_stream_len", "retry_inflight", "delayed_poll_interval_ms",
             "delayed_promote_batch", "delayed_max_stream_len", "delayed_lock_ttl_secs",
             "events_max_stream_len", "result_ttl_secs", "rate_limit_duration_ms",
             "log_max_stream_len",
             least=1,
         )  # fmt: skip
         _require_counts(self, "log_max_line_bytes", least=16)
+        _require_counts(self, "claim_min_idle_ms")
+        if self.claim_min_idle_ms < LEAST_LEASE_MS:
+            msg = (
+                f"claim_min_idle_ms must be {LEAST_LEASE_MS} or more; got {self.claim_min_idle_ms}:"
+                " a shorter lease runs out before a busy worker can renew it, and its jobs are"
+                " taken from it while they run; leave it out for 30000"
+            )
+            raise ConfigError(msg)
         if self.rate_limit_max is not None:
             _require_counts(self, "rate_limit_max", least=1)
         if self.rate_limit_scope not in RATE_LIMIT_SCOPES:

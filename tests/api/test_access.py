@@ -9,6 +9,7 @@ import redis
 
 import chasquimq
 from chasquimq import Queue, RateLimitError, Worker
+from chasquimq.config import LEAST_LEASE_MS
 from chasquimq.errors import ServerReplyError
 from chasquimq.wire.envelope import encode
 from chasquimq.wire.keys import QueueKeys
@@ -96,7 +97,7 @@ def worker(url, name, handler=handle, **options):
     handle.has_waited = False
     usual = {
         "redis_url": url, "store_results": True, "handle_signals": False, "retry": QUICK_RETRIES,
-        "max_attempts": 2, "claim_min_idle_ms": 300, "concurrency": 2,
+        "max_attempts": 2, "claim_min_idle_ms": LEAST_LEASE_MS, "concurrency": 2,
     }  # fmt: skip
     return Worker(name, handler, **usual | options)
 

@@ -5,16 +5,27 @@ a `ConfigError`, which is a `RuntimeError` with the documented text.
 """
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chasquimq import BackoffSpec, ConfigError, ConnectionFailedError, Queue, QueueEvents, SyncQueue
+from chasquimq import (
+    BackoffSpec,
+    Chasqui,
+    ConfigError,
+    ConnectionFailedError,
+    Consumer,
+    Queue,
+    QueueEvents,
+    SyncQueue,
+)
 from chasquimq import Worker as WorkerClass
 from chasquimq.arguments import bulk_wishes, delay_of, retry_of
 from chasquimq.config import (
+    LEAST_LEASE_MS,
     ConsumerConfig,
     ProducerConfig,
     PromoterConfig,
@@ -297,6 +308,34 @@ async def handler(_):
 def test_a_worker_refuses_settings_that_cannot_work(option, value, message):
     with pytest.raises(RuntimeError, match=f"^config: .*{message}"):
         WorkerClass("emails", handler, **{option: value})
+
+
+LEASED = {
+    "ConsumerConfig": lambda lease: ConsumerConfig(claim_min_idle_ms=lease),
+    "replace": lambda lease: replace(ConsumerConfig(), claim_min_idle_ms=lease),
+    "Worker": lambda lease: WorkerClass("emails", handler, claim_min_idle_ms=lease),
+    "Chasqui.worker": lambda lease: Chasqui("emails").worker(claim_min_idle_ms=lease),
+    "Consumer": lambda lease: Consumer(NOWHERE, "emails", claim_min_idle_ms=lease),
+}
+
+
+@pytest.mark.parametrize("door", LEASED)
+@pytest.mark.parametrize("lease", [0, 1, LEAST_LEASE_MS - 1, timedelta(milliseconds=10)])
+def test_a_lease_that_a_live_worker_may_lose_is_refused_with_the_rule_and_the_remedy(door, lease):
+    shown = lease // timedelta(milliseconds=1) if isinstance(lease, timedelta) else lease
+    with pytest.raises(ConfigError) as refused:
+        LEASED[door](lease)
+    assert str(refused.value) == (
+        f"config: claim_min_idle_ms must be {LEAST_LEASE_MS} or more; got {shown}: a shorter lease "
+        "runs out before a busy worker can renew it, and its jobs are taken from it while they "
+        "run; leave it out for 30000 [CMQ-004]"
+    )
+
+
+@pytest.mark.parametrize("door", LEASED)
+def test_the_shortest_lease_there_is_is_accepted(door):
+    LEASED[door](LEAST_LEASE_MS)
+    LEASED[door](timedelta(milliseconds=LEAST_LEASE_MS))
 
 
 def test_a_handler_must_be_callable():

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from chasquimq.broker import delayed, ring
+from chasquimq.broker import bells, delayed, ring
 from chasquimq.broker.delayed import INDEXED_BYTES, DelayedJob
 from chasquimq.errors import ServerReplyError
 from chasquimq.wire.member import decode_member
@@ -236,18 +236,18 @@ def test_a_bell_that_cannot_be_rung_keeps_no_job_from_being_acknowledged(run, ra
 def test_the_wake_up_call_is_heard(run, connect, keys, schedule):
     run(schedule(a_delayed_job()))
 
-    assert connect().run(delayed.wait_for_earlier(keys, 5_000)) is True
+    assert connect().run(bells.wait_for_ring(keys.wake, 5_000)) is True
 
 
 def test_without_a_wake_up_call_the_wait_ends_by_itself(run, keys):
-    assert run(delayed.wait_for_earlier(keys, 1)) is False
+    assert run(bells.wait_for_ring(keys.wake, 1)) is False
 
 
 def test_a_wait_that_the_server_refuses_is_not_taken_for_a_wake_up_call(run, raw, keys):
     raw.client.set(keys.wake, "not a list", ex=60)
 
     with pytest.raises(ServerReplyError) as refused:
-        run(delayed.wait_for_earlier(keys, 1))
+        run(bells.wait_for_ring(keys.wake, 1))
     assert refused.value.kind == "WRONGTYPE"
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from chasquimq.broker import locks, repeats
+from chasquimq.broker import bells, locks, repeats
 from chasquimq.broker.repeats import Fired, StoredSpec
 from chasquimq.errors import ServerReplyError
 from chasquimq.wire.repeat import MissedFiresPolicy, RepeatableSpec, RepeatPattern
@@ -53,6 +53,26 @@ def test_a_stored_spec_is_listed_as_it_was_given(upsert, drive, keys):
     assert drive(repeats.find(keys, "other")) is None
 
 
+def test_a_spec_that_is_stored_rings_once_and_for_a_while(upsert, run, raw, keys):
+    upsert(a_spec())
+    upsert(a_spec(), next_ms=DUE_MS - 1)
+    assert raw.client.lrange(keys.repeat_wake, 0, -1) == [b"1"]
+    assert 0 < raw.client.pttl(keys.repeat_wake) <= 10_000
+    assert run(bells.wait_for_ring(keys.repeat_wake, 5_000)) is True
+
+    # Also one that is not the next: what is before it may be due and refused by the server.
+    later = RepeatableSpec("rare", "mail", RepeatPattern.every(60_000), b"\x81\xa1k\x01")
+    upsert(later, next_ms=DUE_MS + 1)
+    assert run(bells.wait_for_ring(keys.repeat_wake, 5_000)) is True
+    assert run(bells.wait_for_ring(keys.repeat_wake, 1)) is False
+
+
+def test_a_bell_that_is_something_else_keeps_no_spec_from_being_stored(upsert, raw, drive, keys):
+    raw.client.set(keys.repeat_wake, "in the way", ex=60)
+    upsert(a_spec())
+    assert [each.key for each in drive(repeats.listed(keys, 10))] == ["digest"]
+
+
 def test_storing_a_spec_anew_replaces_all_of_it_but_the_count(upsert, fire, drive, keys):
     first = a_spec(retry=RetryOverride(4, None))
     upsert(first, job_id="nightly")
@@ -73,7 +93,7 @@ def test_a_removed_spec_leaves_nothing_behind(upsert, run, raw, keys):
     upsert(a_spec())
     assert run(repeats.remove(keys, "digest")) is True
     assert run(repeats.remove(keys, "digest")) is False
-    assert raw.everything() == {"held": []}
+    assert raw.everything() == {"held": [], "repeat:wake": [b"1"]}  # for ten seconds
 
 
 def test_a_spec_that_cannot_be_read_is_listed_with_the_reason(upsert, server, drive, keys):
@@ -115,7 +135,7 @@ def test_a_spec_that_is_gone_fires_nothing(fire, raw):
 def test_a_spec_ends_with_its_last_window(upsert, fire, raw, keys):
     upsert(a_spec())
     assert fire(a_spec(), a_job(), next_ms=None) == Fired(1, has_ended=True, was_ours=True)
-    assert raw.everything().keys() == {"held", "stream", "scheduler:lock"}
+    assert raw.everything().keys() == {"held", "stream", "scheduler:lock", "repeat:wake"}
 
 
 def test_a_limit_cuts_a_catch_up_and_ends_the_spec(upsert, fire, raw):

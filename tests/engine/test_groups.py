@@ -98,7 +98,7 @@ async def test_a_job_that_fails_while_its_group_is_destroyed_is_run_again(scene)
     await scene.queue.add("n", 1)
     # If the new group gives the entry to us again before its retry is refused, it is still in our
     # hands and is not started beside itself: then it waits for its lease, which is short here.
-    async with scene.working(handler, read_block_ms=50, claim_min_idle_ms=300) as sink:
+    async with scene.working(handler, read_block_ms=50, lease_ms=300) as sink:
         await sink.take(JobOutcome, 2)
         await eventually(scene.is_empty)
 

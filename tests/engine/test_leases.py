@@ -150,9 +150,9 @@ async def test_a_handler_of_any_length_runs_once_while_its_worker_lives(scene):
         await gate.wait()
 
     job = await scene.queue.add("n", 1)
-    async with scene.working(slow, claim_min_idle_ms=LEASE_MS, consumer_id="c-slow") as sink:
+    async with scene.working(slow, lease_ms=LEASE_MS, consumer_id="c-slow") as sink:
         await eventually(lambda: ran)
-        async with scene.working(nothing, claim_min_idle_ms=LEASE_MS) as rival:
+        async with scene.working(nothing, lease_ms=LEASE_MS) as rival:
             # Several leases long: the rival looks for expired ones all the time.
             for _ in range(4):
                 await eventually(lambda: idle_ms(scene) > LEASE_MS / 4)
@@ -208,9 +208,7 @@ async def test_a_handler_that_blocks_the_event_loop_keeps_its_job(scene):
 
     def work_elsewhere():
         async def work():
-            async with scene.working(
-                blocking, claim_min_idle_ms=LEASE_MS, consumer_id="c-slow"
-            ) as sink:
+            async with scene.working(blocking, lease_ms=LEASE_MS, consumer_id="c-slow") as sink:
                 await sink.next(JobOutcome)
 
         asyncio.run(work())
@@ -218,7 +216,7 @@ async def test_a_handler_that_blocks_the_event_loop_keeps_its_job(scene):
     await scene.queue.add("n", 1)
     working = asyncio.create_task(asyncio.to_thread(work_elsewhere))
     await eventually(is_blocking.is_set)
-    async with scene.working(nothing, claim_min_idle_ms=LEASE_MS) as rival:
+    async with scene.working(nothing, lease_ms=LEASE_MS) as rival:
         for _ in range(4):
             await eventually(lambda: idle_ms(scene) > LEASE_MS / 4)
             await eventually(lambda: idle_ms(scene) < LEASE_MS / 4)
@@ -246,7 +244,7 @@ async def test_a_job_that_came_while_the_loop_was_blocked_and_was_taken_over_is_
 
     def work_elsewhere():
         async def work():
-            options = {"claim_min_idle_ms": LEASE_MS, "read_block_ms": 60_000}
+            options = {"lease_ms": LEASE_MS, "read_block_ms": 60_000}
             async with scene.working(blocking, **options) as sink:
                 await sink.next(JobOutcome)
 
@@ -258,7 +256,7 @@ async def test_a_job_that_came_while_the_loop_was_blocked_and_was_taken_over_is_
     # The blocked worker's read is open on the server, which hands it a job that it does not see.
     await scene.queue.add("unseen", 2)
     assert len(scene.pending()) == 2
-    async with scene.working(rescue, claim_min_idle_ms=LEASE_MS) as sink:
+    async with scene.working(rescue, lease_ms=LEASE_MS) as sink:
         await sink.next(JobOutcome)
         gate.set()
         await soon(working)
@@ -315,7 +313,7 @@ async def test_a_job_whose_worker_went_silent_is_claimed_as_its_next_attempt(sce
     async def handler(job):
         ran.append(job.attempt)
 
-    async with scene.working(handler, claim_min_idle_ms=50) as sink:
+    async with scene.working(handler, lease_ms=50) as sink:
         await sink.next(JobOutcome)
         assert await sink.next(ReaderBatch) == ReaderBatch(size=1, reclaimed=1)
     assert ran == [2]
@@ -330,7 +328,7 @@ async def test_a_job_that_comes_back_to_the_worker_that_still_runs_it_is_not_run
     async def handler(job):
         await finish.wait()
 
-    async with scene.working(handler, claim_min_idle_ms=LEASE_MS, read_block_ms=50) as sink:
+    async with scene.working(handler, lease_ms=LEASE_MS, read_block_ms=50) as sink:
         await scene.queue.add("n", 1)
         await eventually(lambda: len(scene.pending()) == 1)
         (row,) = scene.pending()

@@ -89,7 +89,7 @@ async def test_a_pending_entry_that_was_deleted_does_not_wedge_the_worker(scene,
     scene.client.xreadgroup("default", "c-dead", {scene.keys.stream: ">"})
     scene.client.xdel(scene.keys.stream, gone)
     scene.client.xclaim(scene.keys.stream, "default", "c-dead", 0, [gone], idle=60_000, justid=True)
-    async with scene.working(handler, claim_min_idle_ms=300) as sink:
+    async with scene.working(handler, lease_ms=300) as sink:
         await scene.queue.add("n", "alive")
         await sink.next(JobOutcome)
     assert ran == ["alive"]

@@ -100,7 +100,7 @@ async def test_renewed_leases_and_connections_that_came_back_are_reported(scene)
         await gate.wait()
 
     await scene.queue.add("n", 1)
-    async with scene.working(handler, claim_min_idle_ms=300) as sink:
+    async with scene.working(handler, lease_ms=300) as sink:
         renewed = await sink.next(LeasesRenewed)
         assert (renewed.renewed > 0, renewed.lost) == (True, 0)
         for client in scene.client.client_list():

@@ -125,14 +125,14 @@ async def test_an_idle_limited_worker_has_a_new_job_at_once(scene):
 async def test_a_worker_that_dies_while_it_is_throttled_leaves_nothing_stuck(scene):
     """What it took is claimed by another, for a token of its own; what it did not take waits."""
     await add(scene, 5)
-    async with scene.working(quick, **A_FEW, claim_min_idle_ms=60) as first:
+    async with scene.working(quick, **A_FEW, lease_ms=60) as first:
         await first.next(RateLimited)
         await first.take(JobOutcome, 3)
         assert (scene.pending(), scene.depth()) == ([], 2)
     entry_ids = [entry_id for entry_id, _ in scene.client.xrange(scene.keys.stream)]
     scene.client.xreadgroup("default", "c-dead", {scene.keys.stream: ">"}, count=1)
     scene.client.delete(scene.keys.limiter)
-    async with scene.working(quick, **A_FEW, claim_min_idle_ms=60) as second:
+    async with scene.working(quick, **A_FEW, lease_ms=60) as second:
         outcomes = await second.take(JobOutcome, 2)
     assert sorted(outcome.attempt for outcome in outcomes) == [1, 2]
     assert len(entry_ids) == 2

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from chasquimq.broker import stream
 from chasquimq.broker.blocking import BlockingConnection
 from chasquimq.broker.connection import Connection
 from chasquimq.broker.options import ConnectionOptions
@@ -20,6 +21,7 @@ from chasquimq.engine.teller import Teller
 from chasquimq.errors import ConfigError, ServerReplyError
 from chasquimq.metrics import ReaderBatch
 from tests.support.eventually import eventually
+from tests.support.leases import with_lease
 from tests.support.scene import soon
 from tests.support.sink import RecordingSink
 
@@ -27,11 +29,11 @@ from tests.support.sink import RecordingSink
 class Desk:
     """A reader and those it works with; handlers wait at a gate."""
 
-    def __init__(self, scene, **config):
+    def __init__(self, scene, lease_ms=None, **config):
         self.sink = RecordingSink()
         self.clock = ManualClock()
         usual = {"queue_name": scene.name, "consumer_id": "c-1", "block_ms": 1, "concurrency": 2}
-        self.config = ConsumerConfig(**usual | config, metrics=self.sink)
+        self.config = with_lease(ConsumerConfig(**usual | config, metrics=self.sink), lease_ms)
         target, options = parse_url(scene.server.socket_url), ConnectionOptions()
         self.connection = Connection(target, options, slot_key=scene.keys.tag)
         self.helper = self.connection.sibling()
@@ -169,13 +171,21 @@ async def test_a_reader_reads_ahead_what_its_slots_would_finish_in_50_ms(scene, 
     assert own.executor.waiting == 22
 
 
-async def test_a_reader_never_reads_further_ahead_than_its_batch(scene, desk):
+@pytest.mark.parametrize(
+    ("finished", "ahead"),
+    [
+        pytest.param(50, 7, id="no more than its batch"),
+        pytest.param(200, 20, id="or what is done in 5 ms"),
+        pytest.param(1_000, 4 * 7, id="up to four times its batch"),
+    ],
+)
+async def test_how_far_a_reader_reads_ahead_at_most(scene, desk, finished, ahead):
     own = await desk(concurrency=2, batch=7)
     await add(scene, 100)
-    await own.finish(1_000)
+    await own.finish(finished)
     own.clock.advance(50)
     await own.reader.step()
-    assert own.sink.reports == [ReaderBatch(size=9, reclaimed=0)]
+    assert own.sink.reports == [ReaderBatch(size=2 + ahead, reclaimed=0)]
 
 
 async def test_entries_read_ahead_that_find_no_slot_go_back_unstarted_and_uncounted(scene, desk):
@@ -225,6 +235,21 @@ async def test_a_read_ahead_does_not_block_for_long_while_jobs_wait_for_a_slot(s
     await asyncio.sleep(0)
     assert own.executor.waiting == 2
     await soon(own.reader.step())  # there is room ahead and nothing to read
+
+
+async def test_many_deliveries_are_asked_about_in_portions(scene, desk, monkeypatch):
+    """A script refuses some eight thousand ids at once, and holds the server up before that."""
+    monkeypatch.setattr(stream, "MOST_RENEWED", 2)
+    own = await desk(concurrency=5)
+    await add(scene, 5)
+    config = own.reader._config
+    reading = stream.read(
+        scene.keys, config.group, config.consumer_id, count=5, block_ms=1, claim_min_idle_ms=None
+    )
+    deliveries = await own.reader.connection.run(reading)
+    scene.client.xclaim(scene.keys.stream, config.group, "c-other", 0, [deliveries[3].entry_id])
+    ours = await own.reader._still_ours(deliveries, own.reader.connection)
+    assert ours == [*deliveries[:3], deliveries[4]]
 
 
 async def test_a_stop_does_not_wait_for_a_slot(scene, desk):
@@ -324,7 +349,7 @@ async def test_joining_twice_is_harmless_and_a_second_group_is_refused(scene, de
 
 
 async def test_a_lease_of_our_own_that_ran_out_does_not_run_the_job_twice(scene, desk):
-    own = await desk(concurrency=4, claim_min_idle_ms=50)
+    own = await desk(concurrency=4, lease_ms=50)
     await add(scene, 1)
     await own.reader.step()
     await started(own, 1)

@@ -28,6 +28,8 @@ from chasquimq.wire.repeat import (
     window_of,
 )
 from chasquimq.wire.retry import RetryOverride
+from tests.support.eventually import eventually
+from tests.support.scene import soon
 
 NOON = 1_794_744_000_000  # 2026-11-15T12:00:00Z
 MINUTE = 60_000
@@ -58,8 +60,23 @@ async def connect(server, keys):
 
 
 @pytest.fixture
-def scheduler(connect, queue_name, clock):
-    return SchedulerRole(connect(), SchedulerConfig(queue_name=queue_name), clock=clock)
+async def make(connect, queue_name, clock):
+    """`make(setting=...)`: a scheduler that stops listening in the end."""
+    made = []
+
+    def scheduler(**settings):
+        config = SchedulerConfig(queue_name=queue_name, **settings)
+        made.append(SchedulerRole(connect(), config, clock=clock))
+        return made[-1]
+
+    yield scheduler
+    for each in made:
+        await each.bell.end()
+
+
+@pytest.fixture
+def scheduler(make):
+    return make()
 
 
 @pytest.fixture
@@ -111,6 +128,63 @@ async def test_it_sleeps_until_the_next_window_and_no_longer_than_the_tick(
     assert await scheduler.step() == 0.1
     clock.advance(60)
     assert await scheduler.step() == pytest.approx(0.04)
+
+
+@pytest.fixture
+async def asleep(make, upsert, server, keys):
+    """A scheduler that waits for a window in an hour, and has heard of it."""
+    scheduler = make(tick_interval_ms=600_000)
+    await upsert(a_spec("rare", every_ms=3_600_000), NOON + 3_600_000)
+    server.client().delete(keys.repeat_wake)
+    await scheduler.step()
+    await scheduler.wait(asyncio.Event(), 0)
+    return scheduler
+
+
+async def test_a_spec_that_is_stored_while_it_sleeps_wakes_it_for_its_first_window(
+    asleep, clock, upsert, fired
+):
+    """A tick is longer than a short interval: the first windows would pass while it slept."""
+    waiting = asyncio.create_task(asleep.wait(asyncio.Event(), 600))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    await upsert(a_spec(every_ms=100), NOON + 100)
+    await soon(waiting)
+    clock.advance(100)
+    await asleep.step()
+    assert [job.id for job in fired()] == [fire_id("digest", NOON + 100)]
+
+
+async def test_a_spec_that_is_stored_between_its_look_and_its_sleep_is_not_slept_over(
+    asleep, upsert, server, keys
+):
+    """The bell is heard by a task that listens on while the scheduler is at its work."""
+    await asleep.step()
+    await upsert(a_spec(every_ms=100), NOON + 100)
+    await eventually(lambda: not server.client().exists(keys.repeat_wake))
+    await eventually(lambda: "silent" in repr(asleep.bell))
+    await soon(asleep.wait(asyncio.Event(), 600))
+    # It counts once.
+    waiting = asyncio.create_task(asleep.wait(stop := asyncio.Event(), 600))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    stop.set()
+    await soon(waiting)
+
+
+async def test_a_bell_that_cannot_be_heard_makes_no_busy_loop(scheduler, server, keys):
+    await scheduler.step()
+    server.client().set(keys.repeat_wake, "in the way", ex=60)
+    asked = calls_of_blpop(server)
+    for _ in range(5):
+        await scheduler.wait(asyncio.Event(), 0.01)
+    assert calls_of_blpop(server) - asked <= 1
+    assert await scheduler.step() > 0
+
+
+def calls_of_blpop(server):
+    stats = server.client().info("commandstats").get("cmdstat_blpop", {"calls": 0})
+    return stats["calls"] + stats.get("rejected_calls", 0)
 
 
 async def test_a_hundred_milliseconds_fire_on_time_without_losing_a_window(

@@ -6,6 +6,7 @@ import pytest
 import redis
 
 from chasquimq import BackoffSpec, QueueEvents, RetryConfig, UnrecoverableError
+from chasquimq.engine import intake
 from chasquimq.engine.settlement import Settlement
 from chasquimq.metrics import DlqRouted, JobOutcome, JobOutcomeKind, NoopSink, RetryScheduled
 from chasquimq.wire.codec import pack, unpack
@@ -13,6 +14,7 @@ from chasquimq.wire.envelope import decode
 from chasquimq.wire.ids import StreamId
 from chasquimq.wire.member import decode_member
 from chasquimq.wire.retry import RetryOverride
+from tests.support.eventually import eventually_sync
 from tests.support.scene import Scene, running, soon
 from tests.support.sink import RecordingSink
 
@@ -49,6 +51,33 @@ async def test_a_completed_job_is_told_from_waiting_to_completed(scene):
     assert completed.fields.keys() == {"ts", "attempt", "duration_us"}
     assert completed.fields["attempt"] == 1
     assert completed.fields["duration_us"] == outcome.handler_duration_us
+
+
+async def test_half_of_a_batch_is_settled_and_more_is_read_while_the_other_half_runs(
+    scene, monkeypatch
+):
+    """Handlers that never suspend: only what left before can be seen while one of them runs."""
+    # A look for expired leases, which some servers want apart, would come before the second read.
+    monkeypatch.setattr(intake, "_CLAIM_EVERY_MS", 60_000)
+    seen = []
+
+    def last_pending():
+        return StreamId.parse(scene.pending()[-1]["message_id"])
+
+    async def handler(job):
+        if job.data == 150:
+            eventually_sync(lambda: scene.depth() < 400)
+            eventually_sync(lambda: last_pending() > first_read[0])
+            seen.append(job.data)
+        elif job.data == 0:
+            first_read.append(last_pending())
+
+    first_read = []
+    await scene.queue.add_bulk([{"name": "n", "data": n} for n in range(400)])
+    async with scene.working(handler, concurrency=200) as sink:
+        await sink.take(JobOutcome, 400)
+    assert seen == [150]
+    assert scene.is_empty()
 
 
 async def test_events_of_a_job_keep_their_order_however_many_run_at_once(scene):
@@ -429,7 +458,7 @@ async def test_a_job_whose_end_could_not_be_settled_comes_back_to_a_worker_that_
 
     monkeypatch.setattr(Settlement, "settle", slip_once)
     await scene.queue.add("n", 1)
-    async with scene.working(nothing, concurrency=1, claim_min_idle_ms=100) as sink:
+    async with scene.working(nothing, concurrency=1, lease_ms=100) as sink:
         outcome = await sink.next(JobOutcome)
     assert (upset, outcome.kind, outcome.attempt) == ([1], JobOutcomeKind.OK, 2)
     assert scene.is_empty()

@@ -359,7 +359,7 @@ async def test_no_task_thread_or_connection_is_left(scene):
     jobs = [{"name": "n", "data": n} for n in range(20)]
     for each in (handler, plain):
         await scene.queue.add_bulk(jobs)
-        async with scene.working(each, store_results=True, claim_min_idle_ms=30) as sink:
+        async with scene.working(each, store_results=True, lease_ms=30) as sink:
             await sink.take(JobOutcome, 20)
             await scene.queue.add("late", 1, delay_ms=1)
             await sink.next(JobOutcome)

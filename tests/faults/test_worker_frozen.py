@@ -21,7 +21,7 @@ async def test_the_late_end_of_a_job_that_another_worker_rescued_does_no_harm(
     scene, start_worker, name
 ):
     job = await scene.queue.add(name, 1)
-    options = {"claim_min_idle_ms": LEASE_MS, "store_results": True}
+    options = {"lease_ms": LEASE_MS, "store_results": True}
     frozen = await start_worker(scene, **options)
     await frozen.until("started")
     frozen.send(signal.SIGSTOP)
@@ -46,7 +46,7 @@ async def test_the_late_end_of_a_job_that_another_worker_rescued_does_no_harm(
 async def test_a_job_that_a_frozen_worker_was_given_and_did_not_see_runs_elsewhere(
     scene, start_worker
 ):
-    options = {"claim_min_idle_ms": LEASE_MS}
+    options = {"lease_ms": LEASE_MS}
     frozen = await start_worker(scene, **options)
     await scene.queue.add("hold", 1)
     await frozen.until("started")
@@ -73,7 +73,7 @@ async def test_a_job_that_a_frozen_worker_had_read_and_not_begun_is_not_begun_wh
     scene, start_worker
 ):
     await scene.queue.add_bulk([{"name": "freeze", "data": 1}, {"name": "behind", "data": 2}])
-    options = {"claim_min_idle_ms": LEASE_MS}
+    options = {"lease_ms": LEASE_MS}
     frozen = await start_worker(scene, concurrency=2, **options)
     await frozen.until("started", name="freeze")
     ran = []
@@ -96,7 +96,7 @@ async def test_a_job_that_a_frozen_worker_had_read_and_not_begun_runs_if_nobody_
     scene, start_worker
 ):
     await scene.queue.add_bulk([{"name": "freeze", "data": 1}, {"name": "behind", "data": 2}])
-    frozen = await start_worker(scene, concurrency=2, claim_min_idle_ms=LEASE_MS)
+    frozen = await start_worker(scene, concurrency=2, lease_ms=LEASE_MS)
     await frozen.until("started", name="freeze")
     (entry_id,) = [
         row["message_id"]

@@ -16,12 +16,12 @@ async def nothing(job):
 
 async def test_a_job_whose_worker_was_killed_runs_again_as_its_second_attempt(scene, start_worker):
     job = await scene.queue.add("hold", 1)
-    victim = await start_worker(scene, claim_min_idle_ms=LEASE_MS)
+    victim = await start_worker(scene, lease_ms=LEASE_MS)
     assert (await victim.until("started"))[0]["attempt"] == 1
     await eventually(lambda: scene.events("active"))  # told in batches: it may be on its way
     victim.send(signal.SIGKILL)
     assert await victim.ended() == -signal.SIGKILL
-    async with scene.working(nothing, claim_min_idle_ms=LEASE_MS) as sink:
+    async with scene.working(nothing, lease_ms=LEASE_MS) as sink:
         outcome = await sink.next(JobOutcome)
     assert outcome.attempt == 2
     assert scene.story(job.id) == ["waiting", "active", "active", "completed"]
@@ -30,7 +30,7 @@ async def test_a_job_whose_worker_was_killed_runs_again_as_its_second_attempt(sc
 
 async def test_no_job_of_a_killed_worker_is_lost(scene, start_worker):
     await scene.queue.add_bulk([{"name": "hold", "data": n} for n in range(20)])
-    victim = await start_worker(scene, claim_min_idle_ms=LEASE_MS, concurrency=8)
+    victim = await start_worker(scene, lease_ms=LEASE_MS, concurrency=8)
     await victim.until("started", 8)
     victim.send(signal.SIGKILL)
     await victim.ended()
@@ -39,7 +39,7 @@ async def test_no_job_of_a_killed_worker_is_lost(scene, start_worker):
     async def handler(job):
         ran.append((job.data, job.attempt))
 
-    async with scene.working(handler, claim_min_idle_ms=LEASE_MS) as sink:
+    async with scene.working(handler, lease_ms=LEASE_MS) as sink:
         await sink.take(JobOutcome, 20)
     assert sorted(ran) == [(n, 2 if n < 8 else 1) for n in range(20)]
     assert scene.is_empty()
@@ -52,10 +52,10 @@ async def test_a_job_that_always_kills_its_worker_has_its_budget_of_runs_exactly
     job = await scene.queue.add("die", 1)
     attempts = []
     for _ in range(3):
-        victim = await start_worker(scene, claim_min_idle_ms=LEASE_MS)
+        victim = await start_worker(scene, lease_ms=LEASE_MS)
         assert await victim.ended() == -signal.SIGKILL
         attempts += [report["attempt"] for report in victim.told("started")]
-    async with scene.working(nothing, claim_min_idle_ms=LEASE_MS, max_attempts=3) as sink:
+    async with scene.working(nothing, lease_ms=LEASE_MS, max_attempts=3) as sink:
         assert await sink.next(DlqRouted) == DlqRouted("retries_exhausted", 3, "die")
     assert attempts == [1, 2, 3]
     assert sink.seen(JobOutcome) == []
@@ -69,7 +69,7 @@ async def test_a_job_that_always_kills_its_worker_has_its_budget_of_runs_exactly
 @pytest.mark.servers("redis-8.6", "valkey")
 async def test_runs_that_failed_and_runs_that_killed_count_together(scene, start_worker):
     await scene.queue.add("die", 1)
-    victim = await start_worker(scene, claim_min_idle_ms=LEASE_MS)
+    victim = await start_worker(scene, lease_ms=LEASE_MS)
     await victim.ended()
     assert [report["attempt"] for report in victim.told("started")] == [1]
     scene.client.delete(scene.keys.promoter_lock)  # rather than wait for the dead leader's time
@@ -78,7 +78,7 @@ async def test_runs_that_failed_and_runs_that_killed_count_together(scene, start
         message = "this worker lives"
         raise ValueError(message)
 
-    async with scene.working(fail, claim_min_idle_ms=LEASE_MS, max_attempts=3) as sink:
+    async with scene.working(fail, lease_ms=LEASE_MS, max_attempts=3) as sink:
         await sink.next(DlqRouted)
     assert [outcome.attempt for outcome in sink.seen(JobOutcome)] == [2, 3]
     assert scene.is_empty()
@@ -98,7 +98,7 @@ async def test_a_dead_leader_is_followed_by_another_and_delayed_jobs_go_on(scene
 
 async def test_a_worker_killed_while_it_is_throttled_leaves_nothing_stuck(scene, start_worker):
     """Tokens were spent for what it had taken, and for no more; the bucket refills without it."""
-    limit = {"rate_limit_max": 3, "rate_limit_duration_ms": 600, "claim_min_idle_ms": LEASE_MS}
+    limit = {"rate_limit_max": 3, "rate_limit_duration_ms": 600, "lease_ms": LEASE_MS}
     await scene.queue.add_bulk([{"name": "hold", "data": n} for n in range(6)])
     victim = await start_worker(scene, **limit)
     await victim.until("started", 3)
@@ -118,12 +118,12 @@ async def test_a_worker_killed_while_it_is_throttled_leaves_nothing_stuck(scene,
 async def test_a_worker_killed_on_a_paused_queue_leaves_the_pause_and_the_jobs(scene, start_worker):
     scene.client.set(scene.keys.paused, "1")
     await scene.queue.add_bulk([{"name": "hold", "data": n} for n in range(3)])
-    victim = await start_worker(scene, claim_min_idle_ms=LEASE_MS)
+    victim = await start_worker(scene, lease_ms=LEASE_MS)
     await eventually(lambda: scene.client.xinfo_groups(scene.keys.stream))
     victim.send(signal.SIGKILL)
     await victim.ended()
     assert (scene.depth(), scene.pending()) == (3, [])
-    async with scene.working(nothing, claim_min_idle_ms=LEASE_MS) as sink:
+    async with scene.working(nothing, lease_ms=LEASE_MS) as sink:
         scene.client.delete(scene.keys.paused)
         outcomes = await sink.take(JobOutcome, 3)
     assert [outcome.attempt for outcome in outcomes] == [1, 1, 1]

@@ -32,7 +32,7 @@ async def test_no_job_that_was_acknowledged_is_lost_when_the_server_crashes(
             except ChasquiError:
                 continue  # not acknowledged: it may be there or not
 
-    async with scene.working(handler, claim_min_idle_ms=300, read_block_ms=100) as sink:
+    async with scene.working(handler, lease_ms=300, read_block_ms=100) as sink:
         producers = [asyncio.create_task(produce(n)) for n in range(5)]
         await sink.take(JobOutcome, 200)
         await sink.next(PromoterTick)

@@ -61,6 +61,7 @@ STEPS = {
     "seek.newest_entry": lambda: seek.newest_entry(KEYS),
     "survey.dead_letters": lambda: survey.dead_letters(KEYS, lambda letter: True, limit=3),
     "survey.due_ms": lambda: survey.due_ms(KEYS, "a"),
+    "survey.last_failure": lambda: survey.last_failure(KEYS, "a", since_ms=0),
     "survey.queues": lambda: survey.queues(most_keys=3_000),
     "survey.spec": lambda: survey.spec(KEYS, "k"),
     "survey.specs": lambda: survey.specs(KEYS, limit=3),

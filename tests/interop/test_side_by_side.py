@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 
+from chasquimq.config import LEAST_LEASE_MS
 from tests.support.eventually import eventually_sync
 from tests.support.party import PATIENCE_SECS, job
 
@@ -162,7 +163,7 @@ def test_jobs_that_ours_hands_back_when_it_stops_run_in_the_other_that_waits_for
     eventually_sync(lambda: keys.contents() == (0, 0, 0, 0))
 
 
-@pytest.mark.parametrize("lease_ms", [LEASE_MS, LEASE_MS // 10], ids=["same", "shorter"])
+@pytest.mark.parametrize("lease_ms", [LEASE_MS, LEAST_LEASE_MS], ids=["same", "shorter"])
 def test_jobs_that_ours_hands_back_when_it_stops_run_first_in_the_other_that_comes_later(
     ours, theirs, queue_name, keys, lease_ms
 ):
@@ -194,7 +195,7 @@ def test_jobs_of_a_worker_that_crashed_run_in_the_other(pair, queue_name, keys):
     crashing.work(queue_name, plan={"is_held": True})
     crashing.until(lambda: len(crashing.started) == 3)
     crashing.kill()
-    other.work(queue_name, claim_min_idle_ms=500, read_block_ms=50)
+    other.work(queue_name, claim_min_idle_ms=LEAST_LEASE_MS, read_block_ms=50)
     runs = other.has_run(*ids)
     # For ours the run that crashed counts; the reference engine tells its handlers nothing of it.
     number = 2 if other.name == "ours" else 1
@@ -205,13 +206,15 @@ def test_jobs_of_a_worker_that_crashed_run_in_the_other(pair, queue_name, keys):
 def test_a_long_run_in_ours_is_not_taken_over_by_the_reference_engine(
     ours, theirs, queue_name, keys
 ):
-    lease_ms = 1_500
+    lease_ms = LEAST_LEASE_MS
     job_id = ours.add(queue_name, "long", None)
     ours.work(queue_name, plan={"held": ["long"]}, claim_min_idle_ms=lease_ms)
     ours.until(lambda: ours.started)
     theirs.work(queue_name, claim_min_idle_ms=lease_ms, read_block_ms=50)
-    later = [ours.add(queue_name, "later", None, delay_ms=each) for each in (2_000, 3_500)]
-    eventually_sync(lambda: set(later) <= succeeded((ours, theirs)))
+    later = [
+        ours.add(queue_name, "later", None, delay_ms=each) for each in (lease_ms, lease_ms + 2_000)
+    ]
+    eventually_sync(lambda: set(later) <= succeeded((ours, theirs)), timeout=30)
     ours.ask("release")
     ours.has_run(job_id)
     eventually_sync(lambda: keys.contents() == (0, 0, 0, 0))

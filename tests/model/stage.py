@@ -62,6 +62,9 @@ class AtOnce:
     async def run(self, call: Call[T]) -> T:
         return self._connection.run(call)
 
+    def sibling(self) -> "AtOnce":
+        return self
+
 
 def at_once(step: Coroutine[Any, Any, T]) -> T:
     """What a step returns that waits for nothing."""

@@ -10,6 +10,7 @@ import redis
 from chasquimq import Job, Queue, RetryConfig, Worker
 from chasquimq.wire.event import QueueEvent, parse_event
 from chasquimq.wire.keys import QueueKeys
+from tests.support.leases import with_lease
 from tests.support.servers import Server
 from tests.support.sink import PATIENCE_SECS, RecordingSink
 
@@ -33,9 +34,17 @@ class Scene:
         return self.server.client()
 
     def worker(
-        self, handler: Callable[[Job], Any], *, sink: RecordingSink | None = None, **options: Any
+        self,
+        handler: Callable[[Job], Any],
+        *,
+        sink: RecordingSink | None = None,
+        lease_ms: int | None = None,
+        **options: Any,
     ) -> Worker:
-        """A worker that retries soon, stops soon, and leaves signals alone."""
+        """A worker that retries soon, stops soon, and leaves signals alone.
+
+        `lease_ms` is for a lease shorter than users may choose.
+        """
         usual: dict[str, Any] = {
             "redis_url": self.server.socket_url,
             "retry": QUICK_RETRIES,
@@ -44,7 +53,9 @@ class Scene:
             "handle_signals": False,
             "metrics": sink,
         }
-        return Worker(self.name, handler, **usual | options)
+        worker = Worker(self.name, handler, **usual | options)
+        with_lease(worker._config, lease_ms)  # noqa: SLF001 -- users have no such door
+        return worker
 
     @asynccontextmanager
     async def working(

@@ -1,8 +1,9 @@
 """A program that runs workers, does what the names of their jobs say, and reports it line by line.
 
 It is given one JSON object: `redis_url`, `queue`, `workers` (how many), `plain` (run the handler in
-threads), and `options` for each `Worker`. It reads orders from its standard input: `release` ends
-every job that waits, `close` closes the workers.
+threads), `lease_ms` (shorter than users may choose, or null), and `options` for each `Worker`. It
+reads orders from its standard input: `release` ends every job that waits, `close` closes the
+workers.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from contextlib import suppress
 from typing import Any
 
 from chasquimq import Job, RetryConfig, Worker
+from tests.support.leases import with_lease
 
 OUT = threading.Lock()
 
@@ -66,6 +68,9 @@ class Play:
                 os.kill(os.getpid(), signal.SIGSTOP)
             case "hold" | "hold-and-fail":
                 await self._released.wait()
+            case "spin":  # the event loop stands still, and the interpreter is never idle
+                while not self._released_in_threads.is_set():
+                    pass
             case "stubborn":
                 while not self._released.is_set():
                     with suppress(asyncio.CancelledError):
@@ -93,6 +98,8 @@ async def main(given: dict[str, Any]) -> None:
                **given["options"])
         for _ in range(given["workers"])
     ]  # fmt: skip
+    for worker in workers:
+        with_lease(worker._config, given["lease_ms"])  # noqa: SLF001
     tell("ready", pid=os.getpid())
     closing = asyncio.create_task(close(workers, play.closing))
     await asyncio.gather(*(worker.run() for worker in workers))

@@ -6,13 +6,13 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import Any, Protocol
 
 from tests.support.scene import Scene
+from tests.support.servers import ROOT
 from tests.support.sink import PATIENCE_SECS
 
-PROGRAM = Path(__file__).parent / "worker_main.py"
+PROGRAM = "tests.support.worker_main"
 
 
 class WorkerProcess:
@@ -99,7 +99,13 @@ class StartWorker(Protocol):
     """What the fixture `start_worker` gives."""
 
     async def __call__(
-        self, scene: Scene, *, workers: int = 1, plain: bool = False, **options: Any
+        self,
+        scene: Scene,
+        *,
+        workers: int = 1,
+        plain: bool = False,
+        lease_ms: int | None = None,
+        **options: Any,
     ) -> WorkerProcess:
         """Start a process with so many workers on the scene's queue."""
         ...
@@ -111,19 +117,27 @@ async def worker_processes() -> AsyncIterator[StartWorker]:
     started: list[WorkerProcess] = []
 
     async def start(
-        scene: Scene, *, workers: int = 1, plain: bool = False, **options: Any
+        scene: Scene,
+        *,
+        workers: int = 1,
+        plain: bool = False,
+        lease_ms: int | None = None,
+        **options: Any,
     ) -> WorkerProcess:
         given = {
             "redis_url": scene.server.socket_url,
             "queue": scene.name,
             "workers": workers,
             "plain": plain,
+            "lease_ms": lease_ms,
             "options": {"max_attempts": 3} | options,
         }
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            str(PROGRAM),
+            "-m",
+            PROGRAM,
             json.dumps(given),
+            cwd=ROOT,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
         )

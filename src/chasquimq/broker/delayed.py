@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from chasquimq.broker import ring, scripts
-from chasquimq.broker.call import Call, Reply, Steps, call, checked, command
+from chasquimq.broker.call import Call, Reply, Steps, call
 from chasquimq.broker.ring import Ticket
 from chasquimq.broker.seek import Pace
 from chasquimq.broker.stream import Telling
@@ -233,14 +233,6 @@ def forget_indexes(keys: QueueKeys, job_ids: Sequence[bytes]) -> Call[int]:
     if not indexes:
         return Call((), lambda _: 0)
     return call("UNLINK", *indexes, read=int)
-
-
-def wait_for_earlier(keys: QueueKeys, timeout_ms: int) -> Call[bool]:
-    """Block until somebody schedules a job due before all others, or until the time is over."""
-    # Redis 6.2 cuts off to whole ms, and 0.001 s ends up as 0, which blocks for ever; hence the
-    # half.
-    request = command("BLPOP", keys.wake, f"{(max(1, timeout_ms) + 0.5) / 1_000:.4f}")
-    return Call((request,), lambda replies: bool(checked(replies[0])), block_ms=timeout_ms)
 
 
 def retry(

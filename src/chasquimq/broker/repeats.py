@@ -53,7 +53,11 @@ def upsert(
     """Store a spec, due at `next_ms`."""
     retry = b"" if spec.retry is None else encode_retry(spec.retry)
     return scripts.UPSERT_SPEC.call(
-        {"repeat_set": keys.repeat, "spec": keys.repeat_spec(spec.key)},
+        {
+            "repeat_set": keys.repeat,
+            "spec": keys.repeat_spec(spec.key),
+            "wake": keys.repeat_wake,
+        },
         {
             "spec_key": spec.key,
             "next_ms": next_ms,

@@ -20,6 +20,9 @@ _CLAIMED = 4
 # More deliveries than any worker holds at a time.
 _MOST_PENDING = 10_000
 
+MOST_RENEWED = 500
+"""Entries renewed by one call; bounds how long the server is busy with it."""
+
 
 class NewJob(NamedTuple):
     """A fresh job as it goes to the stream; in the order `add.lua` reads."""

@@ -217,8 +217,8 @@ class Crew:
     @property
     def vitals(self) -> Vitals:
         """How it stands now. Plain numbers: any thread may look, while the event loop works."""
-        reader, promoter = self._reader, self._promoter
-        own = (self._main, reader.connection, promoter.connection, promoter.bell)
+        reader, bells = self._reader, [each.bell.connection for each in self._leaders]
+        own = (self._main, reader.connection, self._promoter.connection, *bells)
         age_us = self._clock.monotonic_us() - reader.last_read_us
         return Vitals(
             is_connected=self._main.is_open and reader.connection.is_open,
@@ -336,10 +336,10 @@ class Crew:
             self.scribe.end()
             self._teller.abandon()
             await asyncio.to_thread(self._leases.end)
-            # The promoter closes its bell itself, unless it is cancelled while it does.
-            for owner in (self._reader, self._promoter):
-                await owner.connection.close()
-            await self._promoter.bell.close()
+            # Leaders close their bells themselves, unless they are cancelled while they do.
+            bells = [each.bell.connection for each in self._leaders]
+            for each in (self._reader.connection, self._promoter.connection, *bells):
+                await each.close()
             await self._main.close()
 
     async def _farewell(self, cut_off: list[Delivery]) -> None:

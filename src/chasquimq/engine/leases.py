@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("chasquimq.engine")
 
-# Entries renewed by one call; bounds how long the server is busy with it.
-_CHUNK = 500
 # What could not be settled, remembered at most.
 _MOST_GIVEN_UP = 100_000
 _OURS, _LOST = 1, 0
@@ -175,8 +173,8 @@ class Leases:
         """Renew every lease that is older than a third of its time; returns how many were tried."""
         now = self._clock.monotonic_us()
         old = [(each, cell) for each, cell in list(self._held.items()) if self._is_old(cell, now)]
-        for at in range(0, len(old), _CHUNK):
-            chunk = old[at : at + _CHUNK]
+        for at in range(0, len(old), stream.MOST_RENEWED):
+            chunk = old[at : at + stream.MOST_RENEWED]
             entry_ids = [entry_id for entry_id, _ in chunk]
             call = stream.renew(self._keys, self._group, self._consumer, entry_ids)
             gone = self._connection.run(call)

@@ -14,6 +14,7 @@ from chasquimq.broker import delayed, line, locks
 from chasquimq.broker.connection import Connection
 from chasquimq.broker.delayed import Promotion
 from chasquimq.config import PromoterConfig
+from chasquimq.engine.bell import Bell
 from chasquimq.engine.role import Role
 from chasquimq.engine.turnstile import Turnstile
 from chasquimq.errors import ChasquiError
@@ -22,7 +23,6 @@ from chasquimq.wire.keys import QueueKeys
 
 log = logging.getLogger("chasquimq.engine")
 
-_LISTEN_MS = 5_000
 # Steps in the life of a lock, at least: each renews it.
 _STEPS_PER_LOCK = 3
 # How soon to look again whether a line that was full has moved; doubled for one that has not.
@@ -45,10 +45,9 @@ class PromoterRole(Role):
     def __init__(self, connection: Connection, config: PromoterConfig) -> None:
         """The promoter listens on a sibling of `connection`, for as long as it runs."""
         self.connection = connection
-        self.bell = connection.sibling()
-        self._listening: asyncio.Task[None] | None = None
         self._config = config
         self._keys = QueueKeys(config.queue_name)
+        self.bell = Bell(connection.sibling(), self._keys.wake, role=self.name)
         self._promoted_ids: list[bytes] = []
         self._was_leader: bool | None = None
         self._turnstile = Turnstile(config.promote_batch)
@@ -154,38 +153,15 @@ class PromoterRole(Role):
             await super().run(stop)
             await self._forget_indexes()  # of the last step, after which nobody waited
         finally:
-            if self._listening is not None:
-                self._listening.cancel()
-                await asyncio.wait([self._listening])
-            await self.bell.close()
+            await self.bell.end()
 
     async def wait(self, stop: asyncio.Event, seconds: float) -> None:
-        """Sleep, but wake for a job that is scheduled before all others.
-
-        The time is kept here and not by the block: a server looks at its blocked clients ten times
-        a second, so a short block would end up to a tenth of a second late.
-        """
+        """Sleep, but wake for a job that is scheduled before all others."""
         await self._forget_indexes()
-        if not self._was_leader:
+        if self._was_leader:
+            await self.bell.wait(stop, seconds)
+        else:
             await super().wait(stop, seconds)
-            return
-        if self._listening is None or self._listening.done():
-            self._listening = asyncio.get_running_loop().create_task(self._listen())
-        stopping = asyncio.get_running_loop().create_task(stop.wait())
-        try:
-            await asyncio.wait(
-                [self._listening, stopping], timeout=seconds, return_when=asyncio.FIRST_COMPLETED
-            )
-        finally:
-            stopping.cancel()
-
-    async def _listen(self) -> None:
-        """Return when somebody has scheduled a job due before all others, or after a while."""
-        try:
-            await self.bell.run(delayed.wait_for_earlier(self._keys, _LISTEN_MS))
-        except Exception as error:  # noqa: BLE001 -- else the next wait would end at once, and so on
-            log.debug("the promoter cannot be woken, it goes by its poll interval: %s", error)
-            await asyncio.sleep(_LISTEN_MS / 1_000)
 
     async def release(self) -> None:
         """Give the lock up, so that another can lead at once."""

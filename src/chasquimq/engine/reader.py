@@ -1,8 +1,9 @@
 """Reads batches into free slots, as far as the gate is open.
 
-It asks for as many entries as there are free slots, and for a few more while handlers are fast:
-about what the slots would finish in 50 ms. So a worker with slow handlers hoards nothing that
-another could be running, and one with fast handlers never waits for the server.
+It asks for as many entries as there are free slots, and for more while handlers are fast: about
+what the slots would finish in 50 ms, up to `batch`, or in 5 ms, up to four times that. So a worker
+with slow handlers hoards nothing that another could be running, and one with fast handlers never
+waits for the server.
 """
 
 import asyncio
@@ -33,6 +34,9 @@ from chasquimq.wire.retry import RetryOverride
 log = logging.getLogger("chasquimq.engine")
 
 _AHEAD_S = 0.05
+# What is gone in 5 ms is no hoard, and larger reads are fewer requests for each job: 0.02 for 0.04.
+_QUICK_S = 0.005
+_MOST_BATCHES = 4
 # Entries read ahead that found no slot for this long go back to the group.
 _STALE_S = 1.0
 # What is handed back counts as silent for a day: longer than any other worker's lease.
@@ -285,7 +289,8 @@ class Reader(Role):
             return
         rate = (self._executor.finished - finished) / (now - since) * 1_000_000
         self._rate_mark = (self._executor.finished, now)
-        self._ahead = min(self._config.batch, int(rate * _AHEAD_S))
+        batch, quick = self._config.batch, int(rate * _QUICK_S)
+        self._ahead = min(max(quick, min(batch, int(rate * _AHEAD_S))), _MOST_BATCHES * batch)
 
     async def _take(self, room: int) -> Taken:
         block_ms = self._config.longest_read_ms
@@ -335,10 +340,15 @@ class Reader(Role):
 
         A reply that waits for a blocked event loop holds deliveries that nobody renews.
         """
+        own = self._keys, self._config.group, self._config.consumer_id
         entry_ids = [each.entry_id for each in deliveries]
-        call = stream.renew(self._keys, self._config.group, self._config.consumer_id, entry_ids)
-        lost = await connection.run(call)
-        return [each for each in deliveries if each.entry_id not in set(lost)]
+        lost: set[bytes] = set()
+        for at in range(0, len(entry_ids), stream.MOST_RENEWED):
+            gone = await connection.run(
+                stream.renew(*own, entry_ids[at : at + stream.MOST_RENEWED])
+            )
+            lost.update(gone)
+        return [each for each in deliveries if each.entry_id not in lost]
 
     def _hand_on(self, deliveries: list[Delivery], ours_us: int) -> None:
         if not deliveries:

@@ -1,6 +1,7 @@
 """`SchedulerRole`: when leader, fires due specs and moves them to their next window.
 
-It sleeps until the next window; the tick is only the upper bound, for specs that others upsert. A
+It sleeps until the next window; who stores a spec, which may be due sooner, wakes it through a list
+that the leader blocks on. The tick is only the upper bound, for those who store and do not wake. A
 fire is fenced by the window itself (`fire.lua`), so two schedulers can never fire the same one,
 whatever their clocks or their locks say. A spec that cannot be read is put off and logged: it never
 stops the others. Nor does one that the server refuses to fire, if not all are: its window stays
@@ -8,6 +9,7 @@ where it is, and is tried again after a tick. What a crash leaves behind: the lo
 and specs that are due; the next leader fires them by their policy.
 """
 
+import asyncio
 import logging
 import math
 from dataclasses import replace
@@ -20,6 +22,7 @@ from chasquimq.broker.stream import NewJob, Telling
 from chasquimq.clock import SYSTEM_CLOCK, Clock
 from chasquimq.config import SchedulerConfig
 from chasquimq.engine import cadence
+from chasquimq.engine.bell import Bell
 from chasquimq.engine.cadence import Plan
 from chasquimq.engine.role import Role
 from chasquimq.errors import ChasquiError, ServerReplyError
@@ -48,11 +51,15 @@ class SchedulerRole(Role):
     def __init__(
         self, connection: Connection, config: SchedulerConfig, *, clock: Clock = SYSTEM_CLOCK
     ) -> None:
-        """`clock` decides what is due, as in the reference engine: windows are wall-clock times."""
+        """`clock` decides what is due, as in the reference engine: windows are wall-clock times.
+
+        The scheduler listens on a sibling of `connection`, for as long as it runs.
+        """
         self.connection = connection
         self._config = config
         self._clock = clock
         self._keys = QueueKeys(config.queue_name)
+        self.bell = Bell(connection.sibling(), self._keys.repeat_wake, role=self.name)
         self._was_leader: bool | None = None
         self._put_off: set[str] = set()
         # Specs that the server refused to fire, and when each is tried again. They stay due, before
@@ -118,6 +125,20 @@ class SchedulerRole(Role):
         next_ms = await self.connection.run(repeats.next_due(self._keys, skip=skip))
         times_ms = [*self._refused.values(), *(() if next_ms is None else (next_ms,))]
         return (min(times_ms) - self._clock.now_ms()) / 1_000 if times_ms else math.inf
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Repeat `step` until `stop` is set, then stop listening too."""
+        try:
+            await super().run(stop)
+        finally:
+            await self.bell.end()
+
+    async def wait(self, stop: asyncio.Event, seconds: float) -> None:
+        """Sleep, but wake for a spec that is stored meanwhile."""
+        if self._was_leader:
+            await self.bell.wait(stop, seconds)
+        else:
+            await super().wait(stop, seconds)
 
     async def release(self) -> None:
         """Give the lock up, so that another can lead at once."""

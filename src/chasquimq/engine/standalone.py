@@ -54,6 +54,7 @@ class _Leader(Runnable[C], ABC):
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_RELEASE_S):
                         await role.release()
+            await role.bell.connection.close()
             await connection.close()
 
 

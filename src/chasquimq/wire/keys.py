@@ -27,6 +27,7 @@ _FIXED_KEYS = {
     "paused": b":paused",
     "limiter": b":limiter",
     "wake": b":wake",
+    "repeat_wake": b":repeat:wake",
     "resumed": b":resumed",
 }
 
@@ -42,8 +43,8 @@ class QueueKeys:
     The attributes are the keys that exist once per queue. The methods give the keys that exist once
     per job, spec or producer; ids may be `str` or `bytes` and are used as they are.
 
-    `wake`, `resumed`, `outcome`, `sent`, `trace` and `seen` are our own; all others are shared with
-    the reference engine.
+    `wake`, `repeat_wake`, `resumed`, `outcome`, `sent`, `trace` and `seen` are our own; all others
+    are shared with the reference engine.
     """
 
     name: str
@@ -59,6 +60,7 @@ class QueueKeys:
     paused: bytes = _fixed()
     limiter: bytes = _fixed()
     wake: bytes = _fixed()
+    repeat_wake: bytes = _fixed()
     resumed: bytes = _fixed()
 
     def __post_init__(self) -> None:

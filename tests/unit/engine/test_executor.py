@@ -109,7 +109,7 @@ async def echo(run):
 # --- what a run costs
 
 
-async def test_handlers_that_do_not_suspend_cost_no_task_and_no_turn_of_the_loop(make):
+async def test_handlers_that_do_not_suspend_cost_no_task_and_a_batch_a_few_turns_of_the_loop(make):
     bench = make(echo)
     tasks = []
 
@@ -124,7 +124,7 @@ async def test_handlers_that_do_not_suspend_cost_no_task_and_no_turn_of_the_loop
     asyncio.get_running_loop().set_task_factory(None)
     assert [outcome.value for outcome in outcomes] == [run.envelope.payload for run in runs]
     assert len(tasks) == 1  # the slot itself
-    assert turns.count <= 4
+    assert turns.count <= 2 + 2 * 3  # half way through 500 and through 250
 
 
 async def test_a_slot_lets_others_have_the_loop_after_two_milliseconds(make):

@@ -33,6 +33,7 @@ KEYS = QueueKeys("emails")
         ("paused", ":paused"),
         ("limiter", ":limiter"),
         ("wake", ":wake"),
+        ("repeat_wake", ":repeat:wake"),
         ("resumed", ":resumed"),
     ],
 )
