@@ -211,16 +211,24 @@ def job_of_run(run: Run, data: Any, scribe: Scribe) -> Job:  # noqa: ANN401 -- t
     return job
 
 
+def job_added(
+    job_id: str,
+    created_at_ms: int,
+    name: str,
+    data: Any,  # noqa: ANN401 -- the user's data
+    queue: JobQueue | None,
+) -> Job:
+    """What adding a fresh job returns."""
+    job = _new(Job)
+    job.id, job.name, job.data = job_id, name, data
+    job.attempt, job.created_at_ms, job.deduplicated = 0, created_at_ms, False
+    job._queue, job.progress = queue, None  # noqa: SLF001 -- our own
+    job._run = job._scribe = None  # noqa: SLF001
+    return job
+
+
 def jobs_added(
     described: Iterable[tuple[str, str, Any]], created_at_ms: int, queue: JobQueue | None
 ) -> list[Job]:
     """What a bulk of fresh jobs returns, of the id, name and data of each."""
-    jobs = []
-    for job_id, name, data in described:
-        job = _new(Job)
-        job.id, job.name, job.data = job_id, name, data
-        job.attempt, job.created_at_ms, job.deduplicated = 0, created_at_ms, False
-        job._queue, job.progress = queue, None  # noqa: SLF001 -- our own
-        job._run = job._scribe = None  # noqa: SLF001
-        jobs.append(job)
-    return jobs
+    return [job_added(job_id, created_at_ms, name, data, queue) for job_id, name, data in described]

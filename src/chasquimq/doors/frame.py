@@ -7,7 +7,7 @@ the other two have the public methods, and only drive those steps, with and with
 import inspect
 from typing import TypeVar
 
-from chasquimq.arguments import JobDefaults
+from chasquimq.arguments import NO_DEFAULTS, JobDefaults
 from chasquimq.broker.call import Steps
 from chasquimq.engine.producing import Producing
 from chasquimq.engine.sender import Sender, SyncSender
@@ -61,6 +61,8 @@ class AsyncFrame(Frame):
         """Nothing is connected yet."""
         super().__init__(sender.producing, group, defaults)
         self._sender = sender
+        # Whether a job that says nothing of its own has nothing but a name and data.
+        self._adds_plainly = defaults is NO_DEFAULTS and sender.joins_plain
 
     async def _drive(self, steps: Steps[T]) -> T:
         return await self._sender.drive(steps)

@@ -1,12 +1,12 @@
 """`Sender`: adds jobs over asyncio; `SyncSender`: the same without an event loop.
 
 Both drive the steps of `producing.py`. The asyncio one joins what many tasks add within one turn of
-the event loop into one call.
+the event loop into one call (`joiner.py`).
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -15,12 +15,14 @@ from chasquimq.broker.blocking import BlockingConnection
 from chasquimq.broker.call import Call, Steps
 from chasquimq.broker.connection import Connection
 from chasquimq.broker.options import ConnectionOptions
-from chasquimq.broker.steps import drive, drive_blocking
+from chasquimq.broker.steps import drive_blocking
 from chasquimq.broker.url import Target
 from chasquimq.clock import SYSTEM_CLOCK, Clock
 from chasquimq.config import ProducerConfig
+from chasquimq.engine.joiner import Joiner
 from chasquimq.engine.orders import Order, Wish
 from chasquimq.engine.outcomes import JobResult, WaitedJob, too_late
+from chasquimq.engine.plain import ENVELOPE_BYTES, Minted
 from chasquimq.engine.producing import Producing
 from chasquimq.engine.traces import traced_add
 from chasquimq.engine.watcher import Watcher
@@ -31,8 +33,6 @@ T = TypeVar("T")
 
 _FULL_PAUSE_S = 0.02
 _LONGEST_FULL_PAUSE_S = 0.5
-# Immediate adds that are joined into one call, at most.
-_JOINED = 500
 # Without events a waiter looks ever less often, up to this many poll intervals.
 _LONGEST_POLLS = 5
 # How long the last look at a result may take, after the time to wait is over.
@@ -58,6 +58,9 @@ class Sender:
         self.producing.is_traced = tracer is not None
         self._tracer = checked_tracer(tracer)
         self._homes: dict[asyncio.AbstractEventLoop, _Home] = {}
+        self.joins_plain = tracer is None and config.overflow != "wait"
+        """Whether `add_plain` is a way."""
+        self._most_plain = config.max_payload_bytes - ENVELOPE_BYTES
 
     def __repr__(self) -> str:
         """Show the queue and where it is."""
@@ -82,20 +85,23 @@ class Sender:
 
     async def add_one(self, wish: Wish) -> tuple[Order, bool]:
         """Add one job, as `add` does."""
-        if self._tracer is None and self.producing.config.overflow != "wait":
-            order = self.producing.order(wish)
-            if not order.is_unique and not order.is_delayed:
-                await self._home().add_one(order)
-                return order, False
-            [added] = await self._add([order])
-        else:
-            [added] = await self.add([wish])
+        [added] = await self.add([wish])
         return added
+
+    def add_plain(self, name: str, payload: bytes) -> Awaitable[Minted] | None:
+        """Add a job that has a name and data and nothing else, joined with others of its turn.
+
+        A short name, and only where `joins_plain`. None, and nothing is added, if the data may be
+        too large: then it goes the way of all others, `add_one`.
+        """
+        if len(payload) > self._most_plain:
+            return None
+        return self._home().joiner.add_plain(name, payload)
 
     async def _add(self, orders: Sequence[Order]) -> list[tuple[Order, bool]]:
         home = self._home()
         if len(orders) == 1 and not orders[0].is_delayed and not orders[0].is_unique:
-            await self._patiently(lambda: home.add_one(orders[0]))
+            await self._patiently(lambda: home.joiner.add(orders[0]))
             return [(orders[0], False)]
         if not orders:
             return []
@@ -110,7 +116,7 @@ class Sender:
 
     async def drive(self, steps: Steps[T]) -> T:
         """Carry out steps on this loop's connection."""
-        return await self._home().drive(steps)
+        return await self._home().joiner.drive(steps)
 
     async def run(self, call: Call[T]) -> T:
         """Carry out one call on this loop's connection."""
@@ -198,64 +204,13 @@ class Sender:
 
 
 class _Home:
-    """A producer's life on one event loop: its connection, and the adds of this turn."""
+    """A producer's life on one event loop: its connection, and who joins the adds of a turn."""
 
     def __init__(self, connection: Connection, producing: Producing) -> None:
         self.connection = connection
         self._producing = producing
-        self._fresh: list[tuple[Order, asyncio.Future[None]]] = []
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._in_flight = 0
+        self.joiner = Joiner(connection, producing)
         self._watcher: Watcher | None = None
-
-    async def drive(self, steps: Steps[T]) -> T:
-        self._producing.server = self.connection.server or await self.connection.ready()
-        await self.connection.wait_writable()
-        return await drive(self.connection, steps)
-
-    async def add_one(self, order: Order) -> None:
-        """Add an immediate job: alone if none is on its way, else with this turn's others."""
-        if self._in_flight == 0 and not self._fresh:
-            self._in_flight += 1
-            try:
-                if not await self.drive(self._producing.add_as_many_as_fit([order])):
-                    raise self._producing.full(1)
-            finally:
-                self._in_flight -= 1
-            return
-        loop = asyncio.get_running_loop()
-        added = loop.create_future()
-        self._fresh.append((order, added))
-        if len(self._fresh) == 1:
-            loop.call_soon(self._send_fresh)
-        await added
-
-    def _send_fresh(self) -> None:
-        batch, self._fresh = self._fresh, []
-        for at in range(0, len(batch), _JOINED):
-            task = asyncio.get_running_loop().create_task(self._flush(batch[at : at + _JOINED]))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-    async def _flush(self, batch: list[tuple[Order, asyncio.Future[None]]]) -> None:
-        self._in_flight += 1
-        try:
-            orders = [order for order, _ in batch]
-            count = await self.drive(self._producing.add_as_many_as_fit(orders))
-        except Exception as error:  # noqa: BLE001 -- told to every caller
-            for _, added in batch:
-                if not added.done():
-                    added.set_exception(error)
-            return
-        finally:
-            self._in_flight -= 1
-        for position, (_, added) in enumerate(batch):
-            if added.done():
-                continue
-            if position < count:
-                added.set_result(None)
-            else:
-                added.set_exception(self._producing.full(1))
 
     def watcher(self) -> Watcher:
         if self._watcher is None:
@@ -263,8 +218,7 @@ class _Home:
         return self._watcher
 
     async def close(self) -> None:
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self.joiner.end()
         if self._watcher is not None:
             await self._watcher.close()
         await self.connection.close()

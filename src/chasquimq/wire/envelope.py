@@ -9,12 +9,20 @@ The name of a job is not in here: it travels beside the envelope.
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from chasquimq.errors import DecodeError, EncodeError
 from chasquimq.wire.codec import pack_plain, split, unpack, unpack_record
 from chasquimq.wire.ids import ULID_CHARS
-from chasquimq.wire.retry import U32_MAX, U64_MAX, RetryOverride, check_unsigned, retry_from_wire
+from chasquimq.wire.retry import (
+    U32_MAX,
+    U64_MAX,
+    RetryOverride,
+    check_unsigned,
+    decode_retry,
+    retry_from_wire,
+)
 
 _SLOTS = ("id", "payload", "created_at_ms", "attempt", "retry")
 _USUAL_SLOTS = 4
@@ -133,23 +141,30 @@ def with_attempt(envelope: Envelope | bytes, attempt: int) -> bytes:
 
     Raises `DecodeError` for bytes that are not an envelope.
     """
+    if isinstance(envelope, bytes) and 0 <= attempt < _FIXINTS:
+        at = _usual_attempt_at(envelope)
+        if at:
+            return b"%b%c%b" % (envelope[:at], attempt, envelope[at + 1 :])
     old = decode(envelope) if isinstance(envelope, bytes) else envelope
     return encode(Envelope(old.id, old.payload, old.created_at_ms, attempt, old.retry))
 
 
 # What nearly every envelope is read by: head and id of 26 characters, the head of a payload below
-# 256 bytes; and behind that payload the creation time and an attempt below 128.
+# 256 bytes; behind that payload the creation time and an attempt below 128; then the end, or rules
+# of the job's own, which many jobs share.
 _usual_head = struct.Struct(f">H{ULID_CHARS}sBB").unpack_from
 _usual_tail = struct.Struct(">BQB").unpack_from
 _USUAL_HEAD = 0x9400 | 0xA0 | ULID_CHARS
+_RULED_HEAD = 0x9500 | 0xA0 | ULID_CHARS
 _BIN8 = 0xC4
 _USUAL_START = 4 + ULID_CHARS
 _USUAL_REST = _USUAL_START + 10
 _FIXINTS = 0x80
+_MOST_SHARED_BYTES = 128
 
 
 def decode(buffer: bytes) -> Envelope:
-    """The envelope in `buffer`; 0.7 us for a ULID and a small payload, 2.4 us with an override.
+    """The envelope in `buffer`; 0.7 us for a ULID and a small payload, 1 us with rules.
 
     More than we write is understood: three slots (attempt 0), a map with the names of the slots, a
     payload that is not wrapped in bytes (`Inline`), bytes after the end. Raises `DecodeError`, and
@@ -157,16 +172,43 @@ def decode(buffer: bytes) -> Envelope:
     """
     try:
         head, raw_id, kind, size = _usual_head(buffer)
-        if head == _USUAL_HEAD and kind == _BIN8 and len(buffer) == size + _USUAL_REST:
-            end = _USUAL_START + size
+        end = _USUAL_START + size
+        is_short = head == _USUAL_HEAD and len(buffer) == size + _USUAL_REST
+        if kind == _BIN8 and (is_short or head == _RULED_HEAD):
             kind, created_at_ms, attempt = _usual_tail(buffer, end)
             if kind == _UINT64 and attempt < _FIXINTS:
+                retry = None if is_short else _shared_retry(buffer[size + _USUAL_REST :])
                 payload = buffer[_USUAL_START:end]
-                values = (raw_id.decode(), payload, created_at_ms, attempt, None)
+                values = (raw_id.decode(), payload, created_at_ms, attempt, retry)
                 return tuple.__new__(Envelope, values)
-    except (struct.error, UnicodeDecodeError):
+    except (struct.error, UnicodeDecodeError, DecodeError):
         pass
     return decode_any(buffer)
+
+
+@lru_cache(maxsize=256)
+def _shared_retry(packed: bytes) -> RetryOverride:
+    """The override in the last slot, looked at once for all jobs that say the same."""
+    if len(packed) > _MOST_SHARED_BYTES:
+        msg = "an override that is not worth keeping"
+        raise DecodeError(msg)
+    return decode_retry(packed)
+
+
+def _usual_attempt_at(buffer: bytes) -> int:
+    """Where the attempt stands in an envelope of the usual form; 0 if it has another."""
+    try:
+        head, raw_id, kind, size = _usual_head(buffer)
+        tail, _, attempt = _usual_tail(buffer, _USUAL_START + size)
+        rest = size + _USUAL_REST
+        if head == _RULED_HEAD:
+            _shared_retry(buffer[rest:])
+        elif head != _USUAL_HEAD or len(buffer) != rest:
+            return 0
+    except (struct.error, DecodeError):
+        return 0
+    is_usual = kind == _BIN8 and tail == _UINT64 and attempt < _FIXINTS and raw_id.isascii()
+    return rest - 1 if is_usual else 0
 
 
 def decode_any(buffer: bytes) -> Envelope:

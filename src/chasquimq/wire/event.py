@@ -83,13 +83,12 @@ def event_fields(
     escaped.
     """
     raw_id = job_id if isinstance(job_id, bytes) else _encode(job_id)
-    fields = [b"e", name.encode(), b"id", raw_id, b"ts", str(ts_ms).encode()]
+    fields = [b"e", name.encode(), b"id", raw_id, b"ts", b"%d" % ts_ms]
     if job_name:
         fields += (b"n", _encode(job_name))
     if extras:
         for key, value in extras.items():
-            raw = _encode(value) if isinstance(value, str) else str(value).encode()
-            fields += (key.encode(), raw)
+            fields += (key.encode(), _encode(value) if isinstance(value, str) else b"%d" % value)
     return fields
 
 
