@@ -142,7 +142,7 @@ class ConsumerConfig:
     consumer_id: str = field(default_factory=lambda: f"c-{uuid.uuid4()}")
     """This worker's name in the group, unique among live workers."""
     batch: int = 64
-    """Most entries read ahead of free slots; four times as many if they are done within 5 ms."""
+    """Most entries read ahead of free slots; eight times as many if they are done within 10 ms."""
     block_ms: Duration[int] = Duration(5_000)
     """How long a read waits for a job."""
     claim_min_idle_ms: Duration[int] = Duration(30_000)

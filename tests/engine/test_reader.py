@@ -172,20 +172,22 @@ async def test_a_reader_reads_ahead_what_its_slots_would_finish_in_50_ms(scene, 
 
 
 @pytest.mark.parametrize(
-    ("finished", "ahead"),
+    ("finished", "sizes"),
     [
-        pytest.param(50, 7, id="no more than its batch"),
-        pytest.param(200, 20, id="or what is done in 5 ms"),
-        pytest.param(1_000, 4 * 7, id="up to four times its batch"),
+        pytest.param(30, [2 + 7], id="no more than its batch"),
+        pytest.param(200, [2 + 20, 20], id="or what is done in 10 ms, by halves"),
+        pytest.param(1_000, [2 + 28, 28], id="up to eight times its batch"),
     ],
 )
-async def test_how_far_a_reader_reads_ahead_at_most(scene, desk, finished, ahead):
+async def test_how_far_a_reader_reads_ahead_at_most(scene, desk, finished, sizes):
     own = await desk(concurrency=2, batch=7)
     await add(scene, 100)
     await own.finish(finished)
     own.clock.advance(50)
-    await own.reader.step()
-    assert own.sink.reports == [ReaderBatch(size=2 + ahead, reclaimed=0)]
+    for _ in sizes:
+        await own.reader.step()
+    assert own.sink.reports == [ReaderBatch(size=size, reclaimed=0) for size in sizes]
+    assert own.executor.free + own.reader._ahead < max(1, own.reader._ahead // 2)
 
 
 async def test_entries_read_ahead_that_find_no_slot_go_back_unstarted_and_uncounted(scene, desk):

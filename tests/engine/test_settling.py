@@ -53,7 +53,7 @@ async def test_a_completed_job_is_told_from_waiting_to_completed(scene):
     assert completed.fields["duration_us"] == outcome.handler_duration_us
 
 
-async def test_half_of_a_batch_is_settled_and_more_is_read_while_the_other_half_runs(
+async def test_a_part_of_a_batch_is_settled_and_more_is_read_while_the_rest_runs(
     scene, monkeypatch
 ):
     """Handlers that never suspend: only what left before can be seen while one of them runs."""

@@ -2,9 +2,9 @@
 
 A slot is a long-lived task: a handler that never suspends costs no task and no turn of the event
 loop. A slot is woken for the first run of a batch and goes on to the next by itself; only when a
-handler suspends, and so keeps its slot, are others woken. Half way through a batch it lets the
-others write: the server then settles that half, and looks for more, while the other half runs. Each
-run sees a context of its own, so context variables that one job sets are never seen by the next.
+handler suspends, and so keeps its slot, are others woken. Amid a large batch it lets the others
+write: the server then settles what has run, and looks for more, while the rest runs. Each run sees
+a context of its own, so context variables that one job sets are never seen by the next.
 """
 
 import asyncio
@@ -23,9 +23,10 @@ _NOTHING: Outcome = Ok(None)
 
 # A slot that runs handlers which never suspend lets others have the loop after this long.
 _TURN_NS = 2_000_000
-# Half a batch that is worth a round trip of its own; in smaller ones the requests would cost more
-# than is gained by sending them sooner.
-_LEAST_HALF = 64
+# After how many runs the others write: a quarter of what waits, and no fewer than are worth a round
+# trip of their own; of less the requests would cost more than is gained by sending them sooner.
+_PORTIONS = 4
+_LEAST_PORTION = 100
 # Turns of the event loop until what the others have to send has left: they make their requests in
 # the first, a link joins those in the second, and uvloop writes at the end of a turn.
 _TURNS_TO_WRITE = 3
@@ -48,10 +49,11 @@ class Executor(Slots):
         for _ in range(min(_WOKEN_AT_SUSPENSION, len(self._waiting) - self._woken)):
             self._wake()
 
-    def _half_way(self) -> int:
-        """How many will wait when half of what waits now has run; never, if these are few."""
-        half = len(self._waiting) // 2
-        return half if half >= _LEAST_HALF else -1
+    def _pause_at(self) -> int:
+        """How many will wait when the others are to write next; not before the end, if few do."""
+        waiting = len(self._waiting)
+        left = waiting - max(_LEAST_PORTION, waiting // _PORTIONS)
+        return left if left >= _LEAST_PORTION else -1
 
     async def _slot(self) -> None:  # noqa: C901, PLR0912 -- a call costs a job 0.1 us
         """Run what waits, one after the other. The guard is around the loop: there it is free."""
@@ -59,7 +61,7 @@ class Executor(Slots):
         is_sure, on_begin = self._is_sure, self._on_begin
         handler, new_context = self._handler, self._base_context.copy
         slot = self._awake()
-        turn_began, half = now_ns(), self._half_way()
+        turn_began, pause_at = now_ns(), self._pause_at()
         run: Run | None = None
         while True:
             try:
@@ -67,7 +69,7 @@ class Executor(Slots):
                     if not waiting:
                         if not await self._has_work(slot):
                             return
-                        turn_began, half = now_ns(), self._half_way()
+                        turn_began, pause_at = now_ns(), self._pause_at()
                     run, began = waiting.popleft(), now_ns()
                     # By a clock that was just read: who stood still until here may have lost it.
                     if not is_sure(run.delivery.entry_id, began // 1_000):
@@ -100,9 +102,10 @@ class Executor(Slots):
                             self.nudge()
                     ended = now_ns()
                     self._on_outcome(run, outcome, (ended - began) // 1_000)
-                    if len(waiting) == half or ended - turn_began > _TURN_NS or slot.cancelling():
+                    is_long = ended - turn_began > _TURN_NS
+                    if is_long or len(waiting) == pause_at or slot.cancelling():
                         await self._unhurt(slot, _others_write())
-                        turn_began, half = now_ns(), self._half_way()
+                        turn_began, pause_at = now_ns(), self._pause_at()
             except BaseException as error:  # noqa: BLE001 -- whatever it is, the slot goes on
                 self._slipped(run, error)
 
