@@ -49,8 +49,8 @@ class Executor(Slots):
         for _ in range(min(_WOKEN_AT_SUSPENSION, len(self._waiting) - self._woken)):
             self._wake()
 
-    def _pause_at(self) -> int:
-        """How many will wait when the others are to write next; not before the end, if few do."""
+    def _mark(self) -> int:
+        """How many will wait when the others are to write next; -1 if too few wait for that."""
         waiting = len(self._waiting)
         left = waiting - max(_LEAST_PORTION, waiting // _PORTIONS)
         return left if left >= _LEAST_PORTION else -1
@@ -61,7 +61,7 @@ class Executor(Slots):
         is_sure, on_begin = self._is_sure, self._on_begin
         handler, new_context = self._handler, self._base_context.copy
         slot = self._awake()
-        turn_began, pause_at = now_ns(), self._pause_at()
+        turn_began, mark = now_ns(), self._mark()
         run: Run | None = None
         while True:
             try:
@@ -69,7 +69,7 @@ class Executor(Slots):
                     if not waiting:
                         if not await self._has_work(slot):
                             return
-                        turn_began, pause_at = now_ns(), self._pause_at()
+                        turn_began, mark = now_ns(), self._mark()
                     run, began = waiting.popleft(), now_ns()
                     # By a clock that was just read: who stood still until here may have lost it.
                     if not is_sure(run.delivery.entry_id, began // 1_000):
@@ -102,10 +102,9 @@ class Executor(Slots):
                             self.nudge()
                     ended = now_ns()
                     self._on_outcome(run, outcome, (ended - began) // 1_000)
-                    is_long = ended - turn_began > _TURN_NS
-                    if is_long or len(waiting) == pause_at or slot.cancelling():
+                    if len(waiting) == mark or ended - turn_began > _TURN_NS or slot.cancelling():
                         await self._unhurt(slot, _others_write())
-                        turn_began, pause_at = now_ns(), self._pause_at()
+                        turn_began, mark = now_ns(), self._mark()
             except BaseException as error:  # noqa: BLE001 -- whatever it is, the slot goes on
                 self._slipped(run, error)
 
