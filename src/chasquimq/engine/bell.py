@@ -25,7 +25,11 @@ class Bell:
         self.connection = connection
         self._key = key
         self._role = role
+        # Both outlive a wait, of which a leader at rest has ten a second.
         self._listening: asyncio.Task[bool] | None = None
+        self._stopping: asyncio.Task[bool] | None = None
+        self._stop: asyncio.Event | None = None
+        self._sleeper: asyncio.Future[None] | None = None
 
     def __repr__(self) -> str:
         """Show whose it is, and whether anybody listens."""
@@ -38,19 +42,28 @@ class Bell:
         The time is kept here and not by the block: a server looks at its blocked clients ten times
         a second, so a short block would end up to a tenth of a second late.
         """
-        if self._has_rung():
-            return
         loop = asyncio.get_running_loop()
+        if self._stop is not stop:
+            await _ended(self._stopping)
+            self._stop, self._stopping = stop, loop.create_task(stop.wait())
+            self._stopping.add_done_callback(self._wake)
+        if self._has_rung() or stop.is_set():
+            return
         if self._listening is None:
             self._listening = loop.create_task(self._listen())
-        stopping = loop.create_task(stop.wait())
+            self._listening.add_done_callback(self._wake)
+        self._sleeper = loop.create_future()
+        timer = loop.call_later(seconds, self._wake)
         try:
-            await asyncio.wait(
-                [self._listening, stopping], timeout=seconds, return_when=asyncio.FIRST_COMPLETED
-            )
+            await self._sleeper
         finally:
-            stopping.cancel()
+            timer.cancel()
+            self._sleeper = None
         self._has_rung()
+
+    def _wake(self, _: object = None) -> None:
+        if self._sleeper is not None and not self._sleeper.done():
+            self._sleeper.set_result(None)
 
     def _has_rung(self) -> bool:
         """Whether somebody has rung since this was asked; a ring counts once.
@@ -65,9 +78,8 @@ class Bell:
 
     async def end(self) -> None:
         """Stop listening; returns when nobody does."""
-        if self._listening is not None:
-            self._listening.cancel()
-            await asyncio.wait([self._listening])
+        await _ended(self._listening, self._stopping)
+        self._stop = self._stopping = None
         await self.connection.close()
 
     async def _listen(self) -> bool:
@@ -78,3 +90,12 @@ class Bell:
             log.debug("the %s cannot be woken, it goes by its own time: %s", self._role, error)
             await asyncio.sleep(_LISTEN_MS / 1_000)
             return False
+
+
+async def _ended(*tasks: "asyncio.Task[bool] | None") -> None:
+    """Return when these are over; who is cancelled meanwhile leaves none behind that goes on."""
+    ending = [task for task in tasks if task is not None]
+    for task in ending:
+        task.cancel()
+    if ending:
+        await asyncio.wait(ending)
