@@ -10,12 +10,12 @@ from xml.sax.saxutils import escape
 
 from bench.results import OURS, Result
 from bench.scenarios import SCENARIOS
-from bench.targets import LIMIT, REFERENCE
+from bench.targets import LIMIT, REFERENCE, TOLD_LIMIT
 
 _WIDTH, _LEFT, _RIGHT = 860, 170, 130
 _BAR, _GAP, _TITLE, _TOP = 16, 3, 26, 44
 _NOTE_LETTERS = 150
-_COLOURS = {OURS: "#0b6e4f", REFERENCE: "#c8553d", LIMIT: "#b8b8b8"}
+_COLOURS = {OURS: "#0b6e4f", REFERENCE: "#c8553d", LIMIT: "#b8b8b8", TOLD_LIMIT: "#b8b8b8"}
 _OTHER = "#7a8fa6"
 
 

@@ -10,7 +10,7 @@ from bench.peers import PEERS, MissingError, home
 from bench.results import OURS
 from bench.scenarios import Scenario
 from bench.server import BenchServer
-from bench.targets import LIMIT
+from bench.targets import LIMIT, TOLD_LIMIT
 
 _OURS = (sys.executable, "-m", "bench.program")
 
@@ -28,8 +28,13 @@ class Field:
 
     def contenders(self, scenario: Scenario) -> list[Contender]:
         """Those of a scenario."""
-        at_most = Contender(LIMIT, "", self.port, limit(scenario.name, self.limit_program))
-        return [*self.everywhere, at_most]
+        at_most = limit(scenario.name, self.limit_program)
+        with_events = limit(scenario.name, self.limit_program, is_told=True)
+        return [
+            *self.everywhere,
+            Contender(LIMIT, "", self.port, at_most),
+            Contender(TOLD_LIMIT, "", self.port, with_events),
+        ]
 
 
 def field(server: BenchServer, peers: Sequence[str], beside: BenchServer | None = None) -> Field:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 REFERENCE = "reference"
 LIMIT = "limit"
+TOLD_LIMIT = "limit, told"
+"""The limit of adds with the event that ours tell of each job."""
 ITSELF = ""
 """Compared with nothing: the figure itself."""
 

@@ -20,9 +20,14 @@ _BUILD_S = 60
 _BENCHMARKS = ("redis-benchmark", "valkey-benchmark")
 
 
-def limit(scenario: str, program: Sequence[str]) -> Callable[[Order], Sequence[str] | None]:
-    """The command that does what a scenario is about, by a program of `programs`."""
-    mode = MODES.get(scenario)
+def limit(
+    scenario: str, program: Sequence[str], *, is_told: bool = False
+) -> Callable[[Order], Sequence[str] | None]:
+    """The command that does what a scenario is about, by a program of `programs`.
+
+    With `is_told` adds tell the event that ours tell and the reference does not.
+    """
+    mode = (TOLD_MODES if is_told else MODES).get(scenario)
 
     def command(order: Order) -> Sequence[str] | None:
         if mode is None:
@@ -41,6 +46,13 @@ MODES: Mapping[str, tuple[str, int]] = {
     "worker100-off": ("drain", 256),
 }
 """What the limit of a scenario does, and how many jobs at a time."""
+
+TOLD_MODES: Mapping[str, tuple[str, int]] = {
+    "bulk50": ("add-told", 50),
+    "bulk1000": ("add-told", 1_000),
+    "concurrent": ("add-told", 100),
+}
+"""The same for adds, where a limit without events leaves out half of what the server does."""
 
 
 def limit_program() -> tuple[str, Sequence[str]]:

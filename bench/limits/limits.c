@@ -4,6 +4,7 @@
  *
  * add           XADD of BATCH jobs in one write, then their replies; as one add is sent, with IDMP
  * add-large     the same with 4 KB of payload
+ * add-told      as add, and for each job the event `waiting` in the same write
  * drain         XREADGROUP of BATCH entries; the acknowledgement leaves with the next read
  * drain-events  the same, with two events a job in the same write
  *
@@ -33,7 +34,7 @@ static char *out, *in;
 static size_t out_size, out_cap, in_size, in_cap, in_at;
 static char payload[8192];
 static size_t payload_size = 95;
-static int is_modern;
+static int is_modern, tells;
 
 static void fail(const char *what) {
     fprintf(stderr, "%s\n", what);
@@ -180,6 +181,10 @@ static void add(long number) {
     words(5, "MAXLEN", "~", "10000000", "*", "d");
     word(payload, payload_size);
     words(2, "n", "x");
+    if (!tells) return;
+    head('*', 14);
+    words(8, "XADD", EVENTS, "MAXLEN", "~", "100000", "*", "e", "waiting");
+    words(6, "id", id, "ts", "1794767557044", "n", "x");
 }
 
 static void add_all(long jobs, long batch) {
@@ -187,7 +192,7 @@ static void add_all(long jobs, long batch) {
         long sent = 0;
         for (; sent < batch && done < jobs; sent++, done++) add(done);
         flush();
-        while (sent--) skip();
+        for (long replies = tells ? 2 * sent : sent; replies--;) skip();
     }
 }
 
@@ -279,6 +284,7 @@ int main(int count, char **given) {
     connect_to(atoi(given[1]));
     memset(payload, 'p', sizeof payload);
     if (!strcmp(mode, "add-large")) payload_size = 4096;
+    tells = !strcmp(mode, "add-told");
     is_modern = has_idmp();
     int drains = !strncmp(mode, "drain", 5);
     if (drains) {

@@ -18,7 +18,8 @@ _PAYLOAD_BYTES, _LARGE_BYTES = 95, 4_096
 def main(port: str, mode: str, jobs: str, batch: str) -> None:
     """Measure one mode and print what was seen."""
     with RawClient(("127.0.0.1", int(port))) as client:
-        loop = _Loop(client, _LARGE_BYTES if mode == "add-large" else _PAYLOAD_BYTES)
+        payload_bytes = _LARGE_BYTES if mode == "add-large" else _PAYLOAD_BYTES
+        loop = _Loop(client, payload_bytes, tells=mode == "add-told")
         if mode.startswith("drain"):
             loop.add(int(jobs), 500)
             client.run("XGROUP", "CREATE", _STREAM, "g", "0")
@@ -31,8 +32,9 @@ def main(port: str, mode: str, jobs: str, batch: str) -> None:
 
 
 class _Loop:
-    def __init__(self, client: RawClient, payload_bytes: int) -> None:
+    def __init__(self, client: RawClient, payload_bytes: int, *, tells: bool) -> None:
         self._client = client
+        self._tells = tells
         self._payload = b"p" * payload_bytes
         self._is_modern = _has_idmp(client)
 
@@ -40,7 +42,7 @@ class _Loop:
         """As many a write as the batch says."""
         for first in range(0, jobs, batch):
             numbers = range(first, min(jobs, first + batch))
-            self._client.exchange([self._added(number) for number in numbers])
+            self._client.exchange([each for number in numbers for each in self._added(number)])
 
     def drain(self, batch: int, *, has_events: bool) -> None:
         """Read until nothing is left; what is done leaves with the next read."""
@@ -54,10 +56,15 @@ class _Loop:
             told = [event for each in ids for event in _events(each)] if has_events else []
             reply = self._client.exchange([*told, *self._acknowledged(ids), ask])[-1]
 
-    def _added(self, number: int) -> bytes:
-        once = ("IDMP", _PRODUCER, f"{number:026d}") if self._is_modern else ()
+    def _added(self, number: int) -> list[bytes]:
+        job_id = f"{number:026d}"
+        once = ("IDMP", _PRODUCER, job_id) if self._is_modern else ()
         room = ("MAXLEN", "~", 10_000_000)
-        return packed("XADD", _STREAM, *once, *room, "*", "d", self._payload, "n", "x")
+        job = packed("XADD", _STREAM, *once, *room, "*", "d", self._payload, "n", "x")
+        if not self._tells:
+            return [job]
+        waiting = ("e", "waiting", "id", job_id, "ts", int(time.time() * 1_000), "n", "x")
+        return [job, packed("XADD", _EVENTS, "MAXLEN", "~", 100_000, "*", *waiting)]
 
     def _acknowledged(self, ids: Sequence[bytes]) -> list[bytes]:
         if self._is_modern:

@@ -193,6 +193,9 @@ def test_an_order_goes_to_a_program_as_its_last_argument():
 def test_a_limit_does_as_many_jobs_as_the_order_says_or_takes_no_part():
     order = replace(SCENARIOS["bulk50"].order, port=7, jobs=300)
     assert limit("bulk50", ["limits"])(order) == ["limits", "7", "add", "300", "50"]
+    told = limit("bulk50", ["limits"], is_told=True)
+    assert told(order) == ["limits", "7", "add-told", "300", "50"]
+    assert limit("worker1", ["limits"], is_told=True)(order) is None
     assert limit("idle", ["limits"])(order) is None
 
 
