@@ -199,7 +199,7 @@ def bulk_wishes(
         raise TypeError(msg)
     plain = plain_bulk(entries, defaults)
     if plain is not None:
-        return list(map(Wish, *plain))
+        return list(map(Wish, plain.names, plain.payloads))
     return [_bulk_wish(at, entry, defaults) for at, entry in enumerate(entries)]
 
 
@@ -240,10 +240,11 @@ def plain_bulk(
         names = [entry["name"] for entry in entries]
         if not all(map(str.isascii, names)):
             return None
-        payloads = pack_each(entry["data"] for entry in entries)
+        data = [entry["data"] for entry in entries]
+        payloads = pack_each(data)
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
         return None
-    return PlainBulk(names, payloads)
+    return PlainBulk(names, payloads, data)
 
 
 def checked_job_id(job_id: str | None) -> str | None:

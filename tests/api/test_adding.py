@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from chasquimq import Counts, JobState
+from chasquimq import Counts, JobState, Queue
 from chasquimq.testing import run_until_idle
 from chasquimq.wire.codec import unpack
 from chasquimq.wire.envelope import decode
@@ -325,3 +325,17 @@ async def test_a_stored_job_is_found_wherever_it_is(door, queue, make_worker):
         assert await door.get_job(job.id) == job
     assert await door.get_job_state("no such job") is JobState.UNKNOWN
     assert await door.get_job("no such job") is None
+
+
+@pytest.mark.parametrize("extra", [{}, {"attempts": 2}])
+async def test_a_list_that_changes_while_its_jobs_are_added_changes_nothing(
+    server, queue_name, extra
+):
+    """What callers get is what they gave; an error here would make them add the jobs again."""
+    buffer = [{"name": "n", "data": n} | extra for n in range(300)]
+    async with Queue(queue_name, redis_url=server.url) as queue:
+        adding = asyncio.create_task(queue.add_bulk(buffer))
+        await asyncio.sleep(0)
+        buffer.clear()
+        assert [job.data for job in await adding] == list(range(300))
+        assert await queue.get_waiting_count() == 300

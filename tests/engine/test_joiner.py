@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
-from chasquimq import Queue, QueueFullError
+from chasquimq import OutcomeUnknownError, Queue, QueueFullError, ServerReplyError
 from chasquimq.engine import joiner
 from chasquimq.engine.joiner import Joiner
+from chasquimq.engine.portions import CHUNK_BYTES
 
 CROWD = 40
 
@@ -104,7 +105,67 @@ async def test_who_gives_up_waiting_keeps_nobody_else_from_being_told(scene):
     await asyncio.sleep(0)
     tasks[7].cancel()
     outcomes = await asyncio.gather(*tasks, return_exceptions=True)
-    assert [isinstance(each, asyncio.CancelledError) for each in outcomes].count(True) == 1
+    assert isinstance(outcomes.pop(7), asyncio.CancelledError)
+    assert [job.data for job in outcomes] == [n for n in range(CROWD) if n != 7]
+    assert scene.depth() == 1 + CROWD
+
+
+def the_flush():
+    """The task that adds for all who joined."""
+    [flush] = [task for task in asyncio.all_tasks() if task.get_name() == "chasquimq-adds"]
+    return flush
+
+
+async def test_who_cancels_the_task_that_adds_leaves_nobody_waiting(scene):
+    await scene.queue.add("n", 0)
+    tasks = [asyncio.create_task(scene.queue.add("n", n)) for n in range(CROWD)]
+    for _ in range(3):
+        await asyncio.sleep(0)
+    the_flush().cancel()
+    outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    cut_off = [each for each in outcomes if isinstance(each, OutcomeUnknownError)]
+    assert len(cut_off) == CROWD - 1
+    assert "may be stored" in str(cut_off[0])
+
+
+async def test_a_queue_that_is_closed_tells_both_halves_first(scene):
+    await scene.queue.add("n", 0)
+    tasks = [asyncio.create_task(scene.queue.add("n", n)) for n in range(CROWD)]
+    for _ in range(3):
+        await asyncio.sleep(0)
+    await scene.queue.close()
+    assert all(task.done() for task in tasks[1:])
+    assert {(await task).name for task in tasks} == {"n"}
+
+
+async def test_an_error_is_told_to_all_who_joined(scene):
+    await scene.queue.add("n", 0)
+    scene.client.delete(scene.keys.stream)
+    scene.client.set(scene.keys.stream, "in the way", ex=60)
+    outcomes = await asyncio.gather(
+        *(scene.queue.add("n", n) for n in range(CROWD)), return_exceptions=True
+    )
+    assert [type(each) for each in outcomes] == [ServerReplyError] * CROWD
+    scene.client.delete(scene.keys.stream)
+
+
+@pytest.mark.servers("redis-8.6")
+async def test_one_that_joins_alone_needs_no_script(scene, sizes):
+    await scene.queue.add("n", 0)
+    before = scene.client.info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"]
+    await asyncio.gather(scene.queue.add("n", 1), scene.queue.add("n", 2))
+    assert sizes == [1]
+    after = scene.client.info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"]
+    assert after == before
+
+
+async def test_large_data_of_many_is_cut_into_calls_by_its_bytes(scene, sizes):
+    large = b"x" * (CHUNK_BYTES // 10)
+    await scene.queue.add("n", 0)
+    await asyncio.gather(*(scene.queue.add("n", large) for _ in range(1 + 25)))
+    assert len(sizes) == 3
+    assert sum(sizes) == 25
+    assert scene.depth() == 27
 
 
 async def test_data_that_is_nearly_or_quite_too_large_is_measured_to_the_byte(scene, server):

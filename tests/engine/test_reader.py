@@ -207,6 +207,26 @@ async def test_entries_read_ahead_that_find_no_slot_go_back_unstarted_and_uncoun
     assert [run.attempt for run in await started(other, 3)] == [1, 1, 1]
 
 
+async def test_what_was_read_for_fast_handlers_goes_back_when_they_turn_slow(scene, desk):
+    """Though a run ends every 0.9 s: another worker could have begun all the others by then."""
+    own = await desk(concurrency=1, batch=8)
+    await add(scene, 100)
+    await own.finish(1_000)
+    own.clock.advance(50)
+    await own.reader.step()
+    await asyncio.sleep(0)
+    assert (own.executor.running, own.executor.waiting) == (1, 32)
+    for _ in range(3):
+        own.clock.advance(900)
+        own.executor.nudge()  # as a run that has ended does
+        await own.reader.step()
+    assert own.executor.waiting == 0
+    assert len(own.leases) == 1
+    other = await desk(concurrency=30)
+    await other.reader.step()
+    assert {run.attempt for run in await started(other, 30)} == {1}
+
+
 async def started(desk, count):
     await eventually(lambda: len(desk.runs) == count)
     return desk.runs

@@ -28,6 +28,21 @@ async def fail(job):
     raise ValueError(message)
 
 
+async def test_a_run_that_failed_is_told_in_the_log_with_its_traceback_and_what_comes_next(
+    scene, caplog
+):
+    await scene.queue.add("mail", 1)
+    with caplog.at_level("WARNING", "chasquimq.engine"):
+        async with scene.working(fail) as sink:
+            await sink.take(JobOutcome, 3)
+    first, second, last = [each.getMessage() for each in caplog.records if "run" in each.message]
+    assert "(mail) failed in run 1, next try in" in first
+    assert "Traceback" in first
+    assert "failed in run 2, next try in" in second
+    assert "Traceback" not in second
+    assert "failed for good" in last
+
+
 # --- completed
 
 

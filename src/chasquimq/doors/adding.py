@@ -35,23 +35,21 @@ class _Adding(Frame):
         source = self._source()
         return Job(order.id, order.name, data, 0, order.created_at_ms, is_taken, source)
 
-    def _plain(self, jobs: Sequence[Mapping[str, Any]]) -> PlainBatch | None:
-        """The jobs of a bulk that are plain, and few enough for one call, ready to be sent."""
+    def _plain(self, jobs: Sequence[Mapping[str, Any]]) -> tuple[PlainBatch, Sequence[Any]] | None:
+        """The jobs of a bulk that are plain, and few enough for one call, with their data."""
         bulk = plain_bulk(jobs, self._defaults)
-        return None if bulk is None else plain.prepared(self._producing, bulk)
+        batch = None if bulk is None else plain.prepared(self._producing, bulk)
+        return None if bulk is None or batch is None else (batch, bulk.data)
 
-    def _plain_jobs(self, batch: PlainBatch, jobs: Sequence[Mapping[str, Any]]) -> list[Job]:
-        data = [entry["data"] for entry in jobs]
+    def _plain_jobs(self, batch: PlainBatch, data: Sequence[Any]) -> list[Job]:
         described = zip(batch.ids, batch.names, data, strict=True)
         return jobs_added(described, batch.created_at_ms, self._source())
 
-    def _jobs(
-        self, added: list[tuple[Order, bool]], jobs: Sequence[Mapping[str, Any]]
-    ) -> list[Job]:
+    def _jobs(self, added: list[tuple[Order, bool]], data: Sequence[Any]) -> list[Job]:
         source = self._source()
         return [
-            Job(order.id, order.name, entry["data"], 0, order.created_at_ms, is_taken, source)
-            for (order, is_taken), entry in zip(added, jobs, strict=True)
+            Job(order.id, order.name, each, 0, order.created_at_ms, is_taken, source)
+            for (order, is_taken), each in zip(added, data, strict=True)
         ]
 
 
@@ -106,22 +104,26 @@ class Adding(_Adding, Recurring):
             and type(name) is str
             and len(name) <= SURELY_SHORT
             and name.isascii()
-            and (adding := self._sender.add_plain(name, pack(data))) is not None
         ):
             # As nearly all are; the other road takes twice the time.
-            minted = await adding
-            return job_added(*minted, name, data, self._source())
-        asked = wish(
-            name,
-            data,
-            delay_ms=delay_ms,
-            delay=delay,
-            attempts=attempts,
-            backoff=backoff,
-            job_id=job_id,
-            missed_fires=missed_fires,
-            defaults=self._defaults,
-        )
+            payload = pack(data)
+            adding = self._sender.add_plain(name, payload)
+            if adding is not None:
+                minted = await adding
+                return job_added(*minted, name, data, self._source())
+            asked = Wish(name, payload)
+        else:
+            asked = wish(
+                name,
+                data,
+                delay_ms=delay_ms,
+                delay=delay,
+                attempts=attempts,
+                backoff=backoff,
+                job_id=job_id,
+                missed_fires=missed_fires,
+                defaults=self._defaults,
+            )
         order, is_taken = await self._sender.add_one(asked)
         return self._job(order, data, is_taken=is_taken)
 
@@ -158,11 +160,14 @@ class Adding(_Adding, Recurring):
         have no `job_id` are added all or none, a thousand at a time; those with one, and jobs for
         later, may be in.
         """
-        batch = self._plain(jobs)
-        if batch is None:
-            return self._jobs(await self._sender.add(self._wishes(jobs)), jobs)
+        found = self._plain(jobs)
+        if found is None:
+            # The data as it is now: the list may be changed while we wait.
+            wishes, given = self._wishes(jobs), [entry["data"] for entry in jobs]
+            return self._jobs(await self._sender.add(wishes), given)
+        batch, data = found
         # The server takes as long as we did: time to make what will be returned.
-        made = Meanwhile(lambda: self._plain_jobs(batch, jobs))
+        made = Meanwhile(lambda: self._plain_jobs(batch, data))
         await self._sender.patiently(lambda: plain.add(self._producing, batch))
         return made.value()
 
@@ -240,8 +245,10 @@ class SyncAdding(_Adding, SyncRecurring):
 
     def add_bulk(self, jobs: Sequence[Mapping[str, Any]]) -> list[Job]:
         """See `Queue.add_bulk`."""
-        batch = self._plain(jobs)
-        if batch is None:
-            return self._jobs(self._sender.add(self._wishes(jobs)), jobs)
+        found = self._plain(jobs)
+        if found is None:
+            wishes, given = self._wishes(jobs), [entry["data"] for entry in jobs]
+            return self._jobs(self._sender.add(wishes), given)
+        batch, data = found
         self._sender.patiently(lambda: plain.add(self._producing, batch))
-        return self._plain_jobs(batch, jobs)
+        return self._plain_jobs(batch, data)

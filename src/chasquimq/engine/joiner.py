@@ -1,8 +1,9 @@
 """Joins jobs for now that many tasks add within one turn of the event loop into one call.
 
 A job alone is sent at once. While one is on its way others gather until the turn is over, and leave
-together: 100 tasks that each add one job after the other cost the server one script for all. What
-has only a name and data waits as just that, and is wrapped column by column with its batch.
+together: 100 tasks that each add one job after the other cost the server a few scripts. What has
+only a name and data waits as just that, and is wrapped column by column with its batch; its id is
+made then, and may be greater than that of a job with rules of its own that was added after it.
 """
 
 import asyncio
@@ -15,7 +16,9 @@ from chasquimq.broker.steps import drive
 from chasquimq.engine import plain
 from chasquimq.engine.orders import Order, Wish
 from chasquimq.engine.plain import Minted
+from chasquimq.engine.portions import portions
 from chasquimq.engine.producing import Producing
+from chasquimq.errors import OutcomeUnknownError
 
 T = TypeVar("T")
 
@@ -26,9 +29,10 @@ _JOINED = 500
 # halves, a turn of the event loop apart, they work at the same time: 140,000 jobs/s, not 85,000,
 # from 100 tasks.
 _LEAST_HALVED, _LEAST_OVERWEIGHT = 16, 4
+_CUT_OFF = "the task that adds was cancelled before the server's answer: the job may be stored"
 
 _Item: TypeAlias = tuple[str, bytes, Order | None, "asyncio.Future[Minted]"]
-"""Name, data, the order if the job was wrapped already, and who waits."""
+"""Name, data, the order if the job was wrapped already (then data is its envelope), who waits."""
 
 
 class Joiner:
@@ -51,7 +55,7 @@ class Joiner:
     def add_plain(self, name: str, payload: bytes) -> Awaitable[Minted]:
         """Add a job that has a name and data and nothing else; await its id and time of creation.
 
-        Not a coroutine, nor is any below it: each would cost an add a tenth.
+        Not a coroutine, nor is what it calls for a job that joins: each would cost an add a tenth.
         """
         if self._in_flight == 0 and not self._fresh:
             return self._alone(self._producing.order(Wish(name, payload)))
@@ -61,7 +65,7 @@ class Joiner:
         """Add a job for now that was wrapped already."""
         if self._in_flight == 0 and not self._fresh:
             return self._alone(order)
-        return self._join((order.name, b"", order, self._loop.create_future()))
+        return self._join((order.name, order.envelope, order, self._loop.create_future()))
 
     async def drive(self, steps: Steps[T]) -> T:
         """Carry out steps on the connection, once it takes more."""
@@ -70,9 +74,10 @@ class Joiner:
         return await drive(self._connection, steps)
 
     async def end(self) -> None:
-        """Return when nothing is on its way."""
+        """Return when nothing is on its way, and all are told."""
         if self._tasks:
             await asyncio.wait(self._tasks)
+            await asyncio.sleep(0)  # the turn in which the second half is told
 
     async def _alone(self, order: Order) -> Minted:
         self._in_flight += 1
@@ -91,8 +96,10 @@ class Joiner:
 
     def _send_fresh(self) -> None:
         batch, self._fresh = self._fresh, []
-        for at in range(0, len(batch), _JOINED):
-            task = self._loop.create_task(self._flush(batch[at : at + _JOINED]))
+        sizes = [len(item[1]) for item in batch]
+        for part in portions(range(len(batch)), _JOINED, sizes):
+            flush = self._flush([batch[at] for at in part])
+            task = self._loop.create_task(flush, name="chasquimq-adds")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -102,10 +109,11 @@ class Joiner:
         try:
             minted, count = await self._add_all(batch)
         except Exception as error:  # noqa: BLE001 -- told to every caller
-            for added in waiting:
-                if not added.done():
-                    added.set_exception(error)
+            _refuse(waiting, error)
             return
+        except BaseException:
+            _refuse(waiting, OutcomeUnknownError(_CUT_OFF))
+            raise
         finally:
             self._in_flight -= len(batch)
         told = list(zip(waiting, minted[:count], strict=False))
@@ -113,18 +121,16 @@ class Joiner:
         is_halved = len(told) >= max(_LEAST_HALVED, _LEAST_OVERWEIGHT * others)
         half = len(told) // 2 if is_halved else len(told)
         _tell(told[:half])
-        for added in waiting[count:]:
-            if not added.done():
-                added.set_exception(self._producing.full(1))
+        _refuse(waiting[count:], self._producing.full(1))
         if is_halved:
-            await asyncio.sleep(0)
-            _tell(told[half:])
+            # Not after an await: who cancels this task would leave them waiting for ever.
+            self._loop.call_soon(_tell, told[half:])
 
     async def _add_all(self, batch: list[_Item]) -> tuple[list[Minted], int]:
         """What was made of each, and how many, from the front, fit."""
         producing = self._producing
         names, payloads, orders, _ = zip(*batch, strict=True)
-        if any(orders):
+        if any(orders) or len(batch) == 1:  # for one there is a cheaper call than a script
             wrapped = [each or producing.order(Wish(name, data)) for name, data, each, _ in batch]
             count = await self.drive(producing.add_as_many_as_fit(wrapped))
             return [(order.id, order.created_at_ms) for order in wrapped], count
@@ -137,3 +143,9 @@ def _tell(told: list[tuple["asyncio.Future[Minted]", Minted]]) -> None:
     for added, minted in told:
         if not added.done():
             added.set_result(minted)
+
+
+def _refuse(waiting: list["asyncio.Future[Minted]"], error: Exception) -> None:
+    for added in waiting:
+        if not added.done():
+            added.set_exception(error)

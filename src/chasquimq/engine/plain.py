@@ -5,7 +5,7 @@ takes half of the client's time for a job of a bulk of a thousand, a third of it
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from chasquimq.broker.call import Steps
 from chasquimq.broker.stream import Added
@@ -27,10 +27,12 @@ class PlainBulk(NamedTuple):
 
     names: Sequence[str]
     payloads: Sequence[bytes]
+    data: Sequence[Any]
+    """As it was given: the caller's list may have changed when the jobs are in."""
 
 
 class PlainBatch(NamedTuple):
-    """Jobs that one call adds, all or none."""
+    """Jobs that one call adds."""
 
     ids: Sequence[str]
     envelopes: Sequence[bytes]

@@ -85,6 +85,8 @@ class Reader(Role):
         self._had_entries = False
         self._ahead = 0
         self._rate_mark = (0, clock.monotonic_us())
+        # Since when more waits than is worth reading ahead; None while there is no more.
+        self._crowded_us: int | None = None
         self._was_cut_off = False
         self.last_read_us = 0
 
@@ -268,8 +270,12 @@ class Reader(Role):
         self._look_ahead()
         room = executor.free + self._ahead
         if room >= max(1, self._ahead // 2):
+            self._crowded_us = None
             # Not all at once: what is read next comes while this is run.
             return min(room, max(0, executor.free) + max(self._config.batch, self._ahead // 2))
+        if self._has_lingered(room):
+            await self._return_stale()
+            return 0
         try:
             async with asyncio.timeout(_STALE_S):
                 await executor.changed()
@@ -278,8 +284,20 @@ class Reader(Role):
                 await self._return_stale()
         return 0
 
+    def _has_lingered(self, room: int) -> bool:
+        """Whether handlers got slower, and what was read for fast ones waited too long for a slot.
+
+        Runs that end now and then do not change that: another worker could have begun the rest.
+        """
+        now = self._clock.monotonic_us()
+        if room >= 0:
+            self._crowded_us = None
+        elif self._crowded_us is None:
+            self._crowded_us = now
+        return self._crowded_us is not None and now - self._crowded_us >= _STALE_S * 1_000_000
+
     async def _return_stale(self) -> None:
-        self._ahead = 0
+        self._ahead, self._crowded_us = 0, None
         await self.connection.run(self.hand_back_call(self.take_unstarted()))
 
     def _look_ahead(self) -> None:

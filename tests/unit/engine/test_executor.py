@@ -127,6 +127,25 @@ async def test_handlers_that_do_not_suspend_cost_no_task_and_a_batch_a_few_turns
     assert turns.count <= 2 + 3 * 3  # a pause after 125, after 100, after another 100
 
 
+@pytest.mark.parametrize(
+    ("runs", "pauses"), [(500, [125, 225, 325]), (200, [100]), (199, []), (2_000, [500, 875])]
+)
+async def test_amid_a_large_batch_a_slot_lets_others_write(make, runs, pauses):
+    """A quarter of what waits at a time, and no less than is worth a round trip."""
+    turns_at = []
+
+    async def handler(run):
+        turns_at.append(turns.count)
+
+    bench = make(handler)
+    with Turns() as turns:
+        bench.executor.submit([a_run(n) for n in range(runs)])
+        await eventually(lambda: len(turns_at) == runs)
+    seen = [at for at in range(1, runs) if turns_at[at] != turns_at[at - 1]]
+    assert seen[: len(pauses)] == pauses
+    assert bool(seen) == bool(pauses)
+
+
 async def test_a_slot_lets_others_have_the_loop_after_two_milliseconds(make):
     marks = []
 

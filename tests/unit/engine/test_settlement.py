@@ -37,3 +37,23 @@ def test_a_level_above_warnings_hears_none():
     assert not is_heard(logger)
     logger.setLevel(logging.NOTSET)
     assert is_heard(logger)
+
+
+def test_without_any_handler_python_prints_it(capsys):
+    logger = a_logger()
+    logger.parent.handlers.clear()
+    assert is_heard(logger)
+    logger.warning("told by the last resort")
+    assert "told by the last resort" in capsys.readouterr().err
+
+
+def test_a_filter_sees_it(monkeypatch):
+    logger = a_logger()
+    monkeypatch.setattr(logger, "filters", [lambda record: True])
+    assert is_heard(logger)
+
+
+def test_who_stands_before_the_handlers_sees_it(monkeypatch):
+    logger, seen = a_logger(), []
+    monkeypatch.setattr(logging.Logger, "callHandlers", lambda _, record: seen.append(record))
+    assert is_heard(logger)

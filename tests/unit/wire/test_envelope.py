@@ -314,6 +314,14 @@ def test_the_quick_way_reads_what_the_thorough_one_reads_whatever_byte_is_change
     assert told(lambda: decode_any(with_attempt(raw, 5))) == told(decode_any, anew)
 
 
+@settings(max_examples=300)
+@given(USUAL, st.integers(0, 300))
+def test_another_attempt_gives_the_bytes_of_an_envelope_made_with_it(envelope, attempt):
+    made_so = encode(envelope._replace(attempt=attempt))
+    assert with_attempt(encode(envelope), attempt) == made_so
+    assert with_attempt(envelope, attempt) == made_so
+
+
 def told(function, *arguments):
     """What it gives; the text of the error, if it refuses, or if it is given one."""
     if isinstance(arguments[:1] and arguments[0], str):
