@@ -187,7 +187,7 @@ async def test_how_far_a_reader_reads_ahead_at_most(scene, desk, finished, sizes
     for _ in sizes:
         await own.reader.step()
     assert own.sink.reports == [ReaderBatch(size=size, reclaimed=0) for size in sizes]
-    assert own.executor.free + own.reader._ahead < max(1, own.reader._ahead // 2)
+    assert own.reader._foresight.portion(own.executor.free) == 0
 
 
 async def test_entries_read_ahead_that_find_no_slot_go_back_unstarted_and_uncounted(scene, desk):

@@ -94,7 +94,7 @@ async def test_nothing_is_read_after_the_stop(scene, gate):
 
 def has_read_ahead(scene, crew):
     """Whether it has five in hand; lets it read as after a burst of fast jobs."""
-    crew._reader._ahead = 64
+    crew._reader._foresight.ahead = 64
     crew._executor.nudge()
     return len(scene.pending()) == 5
 
@@ -110,7 +110,7 @@ async def test_what_was_read_and_not_started_goes_back_at_once_and_uncounted(
     await eventually(lambda: gate.begun)
     await eventually(lambda: has_read_ahead(scene, worker._crew))
     if has_backlog:
-        worker._crew._reader._ahead = 0
+        worker._crew._reader._foresight.ahead = 0
         await scene.queue.add_bulk([{"name": "n", "data": n} for n in range(2)])
     await worker.close()
     expected = 6 if has_backlog else 4
@@ -291,7 +291,7 @@ async def test_a_worker_that_hands_jobs_back_leaves_the_group_while_others_wait(
     working = asyncio.create_task(worker.run())
     await eventually(lambda: gate.begun)
     await eventually(lambda: has_read_ahead(scene, worker._crew))
-    worker._crew._reader._ahead = 0
+    worker._crew._reader._foresight.ahead = 0
     await eventually(lambda: worker._crew._reader.blocked_on is None)
     await scene.queue.add_bulk([{"name": "n", "data": n} for n in range(2)])
     if not is_alone:

@@ -1,9 +1,7 @@
 """Reads batches into free slots, as far as the gate is open.
 
-It asks for as many entries as there are free slots, and for more while handlers are fast: about
-what the slots would finish in 50 ms, up to `batch`, or in 10 ms, up to eight times that. So a
-worker with slow handlers hoards nothing that another could be running, and one with fast handlers
-hardly waits for the server: it asks for half of these, and has the other half in hand meanwhile.
+It asks for as many entries as there are free slots, and for more while handlers are fast: see
+`foresight.py`.
 """
 
 import asyncio
@@ -20,6 +18,7 @@ from chasquimq.broker.stream import Delivery
 from chasquimq.clock import Clock
 from chasquimq.config import ConsumerConfig
 from chasquimq.engine.admission import NO_NAMES, Run, Unfit, admit
+from chasquimq.engine.foresight import AHEAD_S, STALE_S, Foresight
 from chasquimq.engine.gate import Gate
 from chasquimq.engine.intake import MakeIntake, intake
 from chasquimq.engine.leases import Leases
@@ -33,12 +32,6 @@ from chasquimq.wire.retry import RetryOverride
 
 log = logging.getLogger("chasquimq.engine")
 
-_AHEAD_S = 0.05
-# What is gone in 10 ms is no hoard, and larger reads are fewer requests for each job.
-_QUICK_S = 0.01
-_MOST_BATCHES = 8
-# Entries read ahead that found no slot for this long go back to the group.
-_STALE_S = 1.0
 # What is handed back counts as silent for a day: longer than any other worker's lease.
 IDLE_FOR_ALL_MS = 86_400_000
 # How soon the end of a pause is seen that was ended by hand, without the bell.
@@ -83,10 +76,7 @@ class Reader(Role):
         # What was pending under our name before we read anything, and how often it was delivered.
         self._inherited: dict[bytes, int] = {}
         self._had_entries = False
-        self._ahead = 0
-        self._rate_mark = (0, clock.monotonic_us())
-        # Since when more waits than is worth reading ahead; None while there is no more.
-        self._crowded_us: int | None = None
+        self._foresight = Foresight(config.batch, clock.monotonic_us())
         self._was_cut_off = False
         self.last_read_us = 0
 
@@ -266,56 +256,30 @@ class Reader(Role):
 
     async def _room(self) -> int:
         """How many entries to ask for; waits for room, 0 when it has waited in vain."""
-        executor = self._executor
-        self._look_ahead()
-        room = executor.free + self._ahead
-        if room >= max(1, self._ahead // 2):
-            self._crowded_us = None
-            # Not all at once: what is read next comes while this is run.
-            return min(room, max(0, executor.free) + max(self._config.batch, self._ahead // 2))
-        if self._has_lingered(room):
+        executor, foresight, now_us = self._executor, self._foresight, self._clock.monotonic_us()
+        foresight.look(executor.finished, now_us)
+        if portion := foresight.portion(executor.free):
+            return portion
+        if foresight.has_lingered(executor.free, now_us):
             await self._return_stale()
             return 0
         try:
-            async with asyncio.timeout(_STALE_S):
+            async with asyncio.timeout(STALE_S):
                 await executor.changed()
         except TimeoutError:
             if executor.waiting and executor.free <= 0:
                 await self._return_stale()
         return 0
 
-    def _has_lingered(self, room: int) -> bool:
-        """Whether handlers got slower, and what was read for fast ones waited too long for a slot.
-
-        Runs that end now and then do not change that: another worker could have begun the rest.
-        """
-        now = self._clock.monotonic_us()
-        if room >= 0:
-            self._crowded_us = None
-        elif self._crowded_us is None:
-            self._crowded_us = now
-        return self._crowded_us is not None and now - self._crowded_us >= _STALE_S * 1_000_000
-
     async def _return_stale(self) -> None:
-        self._ahead, self._crowded_us = 0, None
+        self._foresight.forget()
         await self.connection.run(self.hand_back_call(self.take_unstarted()))
-
-    def _look_ahead(self) -> None:
-        """Set how much to read beyond the free slots, from how fast jobs finish."""
-        finished, since = self._rate_mark
-        now = self._clock.monotonic_us()
-        if now - since < _AHEAD_S * 1_000_000:
-            return
-        rate = (self._executor.finished - finished) / (now - since) * 1_000_000
-        self._rate_mark = (self._executor.finished, now)
-        batch, quick = self._config.batch, int(rate * _QUICK_S)
-        self._ahead = min(max(quick, min(batch, int(rate * _AHEAD_S))), _MOST_BATCHES * batch)
 
     async def _take(self, room: int) -> Taken:
         block_ms = self._config.longest_read_ms
         if self._executor.free <= 0:
             # Reading ahead only. Not for long: jobs that wait here may have to go back.
-            block_ms = min(block_ms, round(_AHEAD_S * 1_000))
+            block_ms = min(block_ms, round(AHEAD_S * 1_000))
         self.blocked_on = self.connection
         try:
             return await self._intake.take(
