@@ -122,9 +122,10 @@ def _each(
         async with opened(session, queue) as open_queue:
             return {job_id: await act(open_queue, job_id) for job_id in job_ids}
 
-    return answer_each(
-        session, run(carry_out()), done, "is not delayed: it runs, ended, or never was"
-    )
+    found = run(carry_out())
+    if not any(found.values()):
+        remark_if_unknown(session, queue)
+    return answer_each(session, found, done, "is not delayed: it runs, ended, or never was")
 
 
 def _shape(due: Due) -> dict[str, object]:

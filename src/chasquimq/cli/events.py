@@ -9,6 +9,7 @@ from chasquimq.cli.options import Session
 from chasquimq.cli.place import shared_server
 from chasquimq.cli.render import clean, emit, iso
 from chasquimq.cli.run import run_until_stopped
+from chasquimq.cli.unknown import remark_if_unknown
 from chasquimq.errors import DecodeError
 from chasquimq.events import QueueEvents
 from chasquimq.wire.event import EventName, QueueEvent
@@ -72,10 +73,11 @@ def command(
     A line is: time, id of the event, its name, job id, job name, then what else it says. It also
     ends when whoever reads its output has gone.
     """
+    shared_server(session.redis_url)
+    remark_if_unknown(session, queue)
 
     async def follow() -> None:
         left = count
-        shared_server(session.redis_url)
         async with QueueEvents(queue, redis_url=session.redis_url, last_event_id=place) as events:
             async for event in events:
                 if names and event.name not in names:

@@ -16,6 +16,7 @@ from chasquimq.cli.inspect import rows, shape
 from chasquimq.cli.options import Session
 from chasquimq.cli.render import clean, console, emit, iso, table
 from chasquimq.cli.run import reading, run_until_stopped
+from chasquimq.cli.unknown import remark_if_unknown
 from chasquimq.clock import SYSTEM_CLOCK
 from chasquimq.wire.keys import QueueKeys
 
@@ -44,6 +45,7 @@ def command(
     it. Servers before Redis 7 do not count what was added, and then both are `-`.
     """
     keys = QueueKeys(queue)
+    remark_if_unknown(session, queue)
 
     async def follow() -> None:
         film = Film(queue, group, interval_ms)

@@ -96,6 +96,7 @@ UNKNOWN = [
     ["repeatable", "rm", "QUEUE", "k"], ["dlq", "peek", "QUEUE"], ["dlq", "export", "QUEUE"],
     ["dlq", "replay", "QUEUE"], ["dlq", "discard", "QUEUE"],
     ["drain", "QUEUE", "--yes"], ["clean", "QUEUE", "--yes"], ["obliterate", "QUEUE", "--yes"],
+    ["watch", "QUEUE", "--count", "1"],
 ]  # fmt: skip
 UNKNOWN_AND_REFUSED = [
     ["job", "show", "QUEUE", "j"], ["job", "logs", "QUEUE", "j"], ["result", "QUEUE", "j"],
@@ -130,6 +131,35 @@ def test_what_is_not_found_in_a_queue_that_nobody_knows_is_told_in_one_line(
     refused = chasqui(*words)
     assert refused.code == 1
     assert "nothing is known" not in refused.err
+
+
+@pytest.mark.servers("valkey")
+@pytest.mark.parametrize(
+    "words", [["cancel", "--yes"], ["promote"], ["reschedule", "--delay", "1h"]], ids=lambda w: w[0]
+)
+def test_a_delayed_job_of_a_queue_that_nobody_knows_is_told_so(chasqui, done, queue_name, words):
+    verb, *more = words
+    refused = chasqui("delayed", verb, queue_name, "j", *more)
+    assert refused.code == 1
+    assert refused.err.startswith(said_of(queue_name))
+    done("add", queue_name, "x", "--delay", "1h")
+    assert "nothing is known" not in chasqui("delayed", verb, queue_name, "j", *more).err
+
+
+@pytest.mark.servers("valkey")
+def test_who_waits_for_events_of_a_queue_that_nobody_knows_is_told_so(server, done, queue_name):
+    with subprocess.Popen(
+        [sys.executable, "-m", "chasquimq", "events", queue_name, "--from", "0", "--count", "1"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(CHASQUI_REDIS_URL=server.url),
+    ) as process:
+        assert process.stderr.readline() == said_of(queue_name)
+        done("add", queue_name, "x")
+        out, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (0, "")
+    assert " waiting " in out
 
 
 @pytest.mark.servers("valkey")
