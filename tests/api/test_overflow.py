@@ -1,6 +1,7 @@
 """A full queue: refuse, wait or drop, and never lose or double a job silently."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -95,11 +96,31 @@ async def test_a_patient_queue_waits_for_room(make_door, make_worker):
         await eventually(lambda: seen == [1, 2])
 
 
-async def test_patience_ends(make_door):
+async def test_patience_ends_after_its_time_and_not_before(make_door):
     door = make_door(max_stream_len=1, overflow="wait", overflow_timeout_ms=50)
     await door.add("send", 1)
-    with pytest.raises(QueueFullError):
+    began = time.monotonic()
+    with pytest.raises(QueueFullError, match=r"1 more does not fit.*wait for longer"):
         await door.add("send", 2)
+    assert time.monotonic() - began >= 0.05
+
+
+async def test_many_tasks_that_wait_for_room_are_all_served_each_once(
+    server, queue_name, make_worker
+):
+    seen = []
+
+    async def handler(job):
+        seen.append(job.data)
+
+    async with Queue(queue_name, redis_url=server.url, max_stream_len=5, overflow="wait") as queue:
+        await queue.add_bulk([{"name": "send", "data": n} for n in range(5)])
+        adding = asyncio.gather(*(queue.add("send", n) for n in range(5, 65)))
+        async with running(make_worker(handler, concurrency=1)):
+            await adding
+            await eventually(lambda: len(seen) == 65)
+    assert seen[:5] == list(range(5))
+    assert sorted(seen) == list(range(65))
 
 
 async def test_a_patient_bulk_adds_every_job_once_however_often_it_had_to_try(

@@ -45,7 +45,7 @@ _POSITION = re.compile(r"jobs\[(\d+)\]")
     "--at",
     type=values.instant,
     metavar="INSTANT",
-    help="Run it then, at most 30 days from now, e.g. 2030-01-31T08:00:00Z.",
+    help="Run it then, at most 30 days from now; written like 2030-01-31T08:00:00Z.",
 )
 @click.option("--attempts", type=click.IntRange(min=1), metavar="N", help="Run it so often.")
 @click.option(

@@ -89,7 +89,7 @@ def promote(queue: str, job_ids: tuple[str, ...], session: Session) -> int:
     "--at",
     type=values.instant,
     metavar="INSTANT",
-    help="Then, at most 30 days from now, e.g. 2030-01-31T08:00:00Z.",
+    help="Then, at most 30 days from now; written like 2030-01-31T08:00:00Z.",
 )
 @options.session
 def reschedule(

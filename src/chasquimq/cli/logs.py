@@ -12,11 +12,14 @@ _ABOUT = ("queue", "job_id", "entry_id", "attempt")
 
 
 class SafeFormatter(logging.Formatter):
-    """Shows control characters as escapes: names and errors of jobs come from anybody."""
+    """Shows control characters as escapes: names and errors of jobs come from anybody.
+
+    Further lines, as those of a traceback, are indented: none can pass for a record of its own.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """The line, or the lines of a traceback."""
-        return clean(super().format(record))
+        return clean(super().format(record)).replace("\n", "\n    ")
 
 
 class JsonFormatter(logging.Formatter):

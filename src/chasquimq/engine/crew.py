@@ -322,9 +322,9 @@ class Crew:
                 self._return_all(self._reader.take_unstarted()), self._executor.end(deadline_s)
             )
             if cut_off:
-                log.warning("%d handlers did not finish within %g s and were cut off",
-                            len(cut_off), deadline_s,
-                            extra={"queue": self._keys.name})  # fmt: skip
+                when = "at once" if self._is_cut else f"after {deadline_s:g} s"
+                log.warning("cut off %s: %d running, which others can take now; their runs count",
+                            when, len(cut_off), extra={"queue": self._keys.name})  # fmt: skip
             for run in cut_off:
                 run.delivery.deliveries += 1
             async with self._within(_FAREWELL_S):

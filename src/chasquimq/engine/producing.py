@@ -153,10 +153,12 @@ class Producing:
 
     def full(self, wanted: int) -> QueueFullError:
         """The error for jobs that do not fit."""
-        limit = self.config.max_stream_len
+        limit, is_patient = self.config.max_stream_len, self.config.overflow == "wait"
+        more = "wait for longer (overflow_timeout_ms)" if is_patient else "use overflow='wait'"
+        do_not = "does not" if wanted == 1 else "do not"
         msg = (
             f"queue {self.keys.name!r} holds its max_stream_len of {limit} jobs and {wanted} more "
-            "do not fit: add workers, raise max_stream_len, or use overflow='wait'"
+            f"{do_not} fit: add workers, raise max_stream_len, or {more}"
         )
         return QueueFullError(msg)
 

@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from chasquimq.broker import events
 from chasquimq.broker.blocking import BlockingConnection
@@ -22,6 +22,7 @@ from chasquimq.config import ProducerConfig
 from chasquimq.engine.joiner import Joiner
 from chasquimq.engine.orders import Order, Wish
 from chasquimq.engine.outcomes import JobResult, WaitedJob, too_late
+from chasquimq.engine.patience import FIRST_PAUSE_S, LONGEST_PAUSE_S, Patience
 from chasquimq.engine.plain import ENVELOPE_BYTES, Minted
 from chasquimq.engine.producing import Producing
 from chasquimq.engine.traces import traced_add
@@ -31,8 +32,6 @@ from chasquimq.tracing import Tracer, checked_tracer
 
 T = TypeVar("T")
 
-_FULL_PAUSE_S = 0.02
-_LONGEST_FULL_PAUSE_S = 0.5
 # Without events a waiter looks ever less often, up to this many poll intervals.
 _LONGEST_POLLS = 5
 # How long the last look at a result may take, after the time to wait is over.
@@ -101,7 +100,12 @@ class Sender:
     async def _add(self, orders: Sequence[Order]) -> list[tuple[Order, bool]]:
         home = self._home()
         if len(orders) == 1 and not orders[0].is_delayed and not orders[0].is_unique:
-            await self._patiently(lambda: home.joiner.add(orders[0]))
+            config = self.producing.config
+            if config.overflow == "wait":
+                timeout_s = config.overflow_timeout_ms / 1_000
+                await home.patience.in_line(lambda: home.joiner.add(orders[0]), timeout_s)
+            else:
+                await home.joiner.add(orders[0])
             return [(orders[0], False)]
         if not orders:
             return []
@@ -111,8 +115,11 @@ class Sender:
 
     async def patiently(self, make: Callable[[], Steps[T]]) -> T:
         """Carry out steps; with `overflow="wait"` again and again while the queue is full."""
-        result: T = await self._patiently(lambda: self.drive(make()))
-        return result
+        config = self.producing.config
+        if config.overflow != "wait":
+            return await self.drive(make())
+        timeout_s = config.overflow_timeout_ms / 1_000
+        return await self._home().patience.alone(lambda: self.drive(make()), timeout_s)
 
     async def drive(self, steps: Steps[T]) -> T:
         """Carry out steps on this loop's connection."""
@@ -185,23 +192,6 @@ class Sender:
             home = self._homes[loop] = _Home(connection, self.producing)
         return home
 
-    async def _patiently(self, attempt: Any) -> Any:  # noqa: ANN401 -- what `attempt` gives
-        """Try once; with `overflow="wait"` as often as it takes, or the timeout allows."""
-        config = self.producing.config
-        if config.overflow != "wait":
-            return await attempt()
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + config.overflow_timeout_ms / 1_000
-        pause_s = _FULL_PAUSE_S
-        while True:
-            try:
-                return await attempt()
-            except QueueFullError:
-                if loop.time() + pause_s > deadline:
-                    raise
-            await asyncio.sleep(pause_s)
-            pause_s = min(_LONGEST_FULL_PAUSE_S, 2 * pause_s)
-
 
 class _Home:
     """A producer's life on one event loop: its connection, and who joins the adds of a turn."""
@@ -210,6 +200,7 @@ class _Home:
         self.connection = connection
         self._producing = producing
         self.joiner = Joiner(connection, producing)
+        self.patience = Patience()
         self._watcher: Watcher | None = None
 
     def watcher(self) -> Watcher:
@@ -285,15 +276,16 @@ class SyncSender:
         """Carry out steps, as `Sender.patiently` does."""
         config = self.producing.config
         deadline = self._time_s() + config.overflow_timeout_ms / 1_000
-        pause_s = _FULL_PAUSE_S
+        pause_s = FIRST_PAUSE_S
         while True:
             try:
                 return self.drive(make())
             except QueueFullError:
-                if config.overflow != "wait" or self._time_s() + pause_s > deadline:
+                left_s = deadline - self._time_s()
+                if config.overflow != "wait" or left_s <= 0:
                     raise
-            time.sleep(pause_s)
-            pause_s = min(_LONGEST_FULL_PAUSE_S, 2 * pause_s)
+            time.sleep(min(pause_s, left_s))
+            pause_s = min(LONGEST_PAUSE_S, 2 * pause_s)
 
     def drive(self, steps: Steps[T]) -> T:
         """Carry out steps."""
