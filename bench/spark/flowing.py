@@ -14,7 +14,7 @@ def match(ground: Ground) -> Match:
     """Write the events, and fill tables once for the recomputation to start from."""
     fill_events(ground.client, ground.queue, ground.rows)
     filled = _pipeline(ground, ground.new_folder())
-    _run(ground, filled)
+    _run(ground, filled, max_events=ground.rows)  # in one batch: how is not what is measured
     return Match(
         [
             Rival("full recompute", lambda: _recompute(filled)),
@@ -28,8 +28,8 @@ def _pipeline(ground: Ground, folder: str) -> Pipeline:
     return Pipeline(folder, spark=ground.spark)
 
 
-def _run(ground: Ground, pipeline: Pipeline) -> None:
-    done = pipeline.run([ground.queue], redis_url=ground.url, max_events=_BATCH)
+def _run(ground: Ground, pipeline: Pipeline, *, max_events: int = _BATCH) -> None:
+    done = pipeline.run([ground.queue], redis_url=ground.url, max_events=max_events)
     if done.events != ground.rows:
         msg = f"{done.events} events were taken in, there are {ground.rows}"
         raise RuntimeError(msg)
