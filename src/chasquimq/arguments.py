@@ -14,7 +14,7 @@ from chasquimq.wire.codec import pack, pack_each
 from chasquimq.wire.entry import DeadLetter
 from chasquimq.wire.envelope import decode
 from chasquimq.wire.repeat import MissedFiresPolicy, RepeatPattern
-from chasquimq.wire.retry import BackoffSpec, RetryOverride
+from chasquimq.wire.retry import U32_MAX, U64_MAX, BackoffSpec, RetryOverride
 
 DelayMsLike: TypeAlias = int | float | datetime
 BackoffLike: TypeAlias = int | BackoffSpec | dict[str, Any]
@@ -299,6 +299,9 @@ def retry_of(attempts: int | None, backoff: BackoffLike | None) -> RetryOverride
         if attempts < 1:
             msg = f"attempts must be 1 or more (it counts the first run too), got {attempts}"
             raise ValueError(msg)
+        if attempts > U32_MAX:
+            msg = f"attempts is {attempts}: it must be {U32_MAX} or less"
+            raise ValueError(msg)
     return RetryOverride(attempts, None if backoff is None else _backoff_of(backoff))
 
 
@@ -311,4 +314,7 @@ def _backoff_of(backoff: BackoffLike) -> BackoffSpec:
         kind = type(backoff).__name__
         msg = f"backoff must be milliseconds, a BackoffSpec or a dict, got {kind}"
         raise TypeError(msg)
+    if not 0 <= backoff <= U64_MAX:
+        msg = f"backoff is {backoff}: it must be milliseconds from 0 to {U64_MAX}"
+        raise ValueError(msg)
     return BackoffSpec.fixed(backoff)

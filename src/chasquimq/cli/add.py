@@ -47,7 +47,12 @@ _POSITION = re.compile(r"jobs\[(\d+)\]")
     metavar="INSTANT",
     help="Run it then, at most 30 days from now; written like 2030-01-31T08:00:00Z.",
 )
-@click.option("--attempts", type=click.IntRange(min=1), metavar="N", help="Run it so often.")
+@click.option(
+    "--attempts",
+    type=values.positive,
+    metavar="N",
+    help="Run it so often at most, the first run included.",
+)
 @click.option(
     "--backoff",
     type=values.backoff,

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from chasquimq.arguments import letter_filter
 from chasquimq.broker.survey import data_in, dead_letters, job_in
-from chasquimq.cli import options
+from chasquimq.cli import options, values
 from chasquimq.cli.consent import consent
 from chasquimq.cli.options import Function, Session
 from chasquimq.cli.problems import NOT_DONE
@@ -153,9 +153,7 @@ def discard(queue: str, limit: int, *, yes: bool, session: Session, **which: Any
     ],
 )
 @options.queue_argument
-@click.option(
-    "--limit", type=click.IntRange(min=1), metavar="N", help="So many at most.  [default: all]"
-)
+@click.option("--limit", type=values.positive, metavar="N", help="So many at most.  [default: all]")
 @which_options
 @options.session
 def export(queue: str, limit: int | None, session: Session, **which: Any) -> None:  # noqa: ANN401

@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from chasquimq.cli import options
+from chasquimq.cli import options, values
 from chasquimq.cli.options import Session
 from chasquimq.cli.place import shared_server
 from chasquimq.cli.render import clean, emit, iso
@@ -57,7 +57,7 @@ def _place(context: click.Context, option: click.Parameter, place: str) -> str:
               help=f"Only these: {', '.join(EventName)}. May be repeated.")  # fmt: skip
 @click.option("--job", "job_ids", multiple=True, metavar="ID",
               help="Only of this job. May be repeated.")  # fmt: skip
-@click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after so many.")
+@click.option("--count", type=values.positive, metavar="N", help="End after so many.")
 @options.session
 def command(
     queue: str,

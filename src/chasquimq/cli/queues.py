@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import click
 
 from chasquimq.broker.survey import Depths, FoundQueues, depths, queues
-from chasquimq.cli import options
+from chasquimq.cli import options, values
 from chasquimq.cli.options import Session
 from chasquimq.cli.render import emit, show, table
 from chasquimq.cli.run import reading, run
@@ -19,7 +19,7 @@ _NUMBERS = ("waiting", "active", "delayed", "dead")
 @options.limit_option(100, "Show so many queues at most.")
 @click.option(
     "--scan",
-    type=click.IntRange(min=1),
+    type=values.positive,
     default=1_000_000,
     show_default=True,
     metavar="N",

@@ -84,7 +84,7 @@ def ls(queue: str, limit: int, session: Session) -> None:
     help="How often, instead of --cron: 30s, 5m, 2h.",
 )
 @click.option("--tz", metavar="ZONE", help="Zone of --cron: Europe/Berlin, +05:30.  [default: UTC]")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Fire so often at most.")
+@click.option("--limit", type=values.positive, metavar="N", help="Fire so often at most.")
 @click.option(
     "--start",
     type=values.local_time,
@@ -93,7 +93,12 @@ def ls(queue: str, limit: int, session: Session) -> None:
     "counted from it.",
 )
 @click.option("--end", type=values.local_time, metavar="INSTANT", help="Not after, likewise.")
-@click.option("--attempts", type=click.IntRange(min=1), metavar="N", help="Run each so often.")
+@click.option(
+    "--attempts",
+    type=values.positive,
+    metavar="N",
+    help="Run each so often at most, the first run included.",
+)
 @click.option(
     "--backoff",
     type=values.backoff,

@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.text import Text
 
 from chasquimq.broker.survey import Depths, depths
-from chasquimq.cli import options
+from chasquimq.cli import options, values
 from chasquimq.cli.inspect import rows, shape
 from chasquimq.cli.options import Session
 from chasquimq.cli.render import clean, console, emit, iso, table
@@ -31,9 +31,9 @@ _HISTORY = 24
     examples=["chasqui watch emails", "chasqui watch emails --interval-ms 500 --count 10 --json"],
 )
 @options.queue_argument
-@click.option("--interval-ms", type=click.IntRange(min=1), default=1_000, show_default=True,
+@click.option("--interval-ms", type=values.positive, default=1_000, show_default=True,
               metavar="MS", help="How often to look.")  # fmt: skip
-@click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after so many looks.")
+@click.option("--count", type=values.positive, metavar="N", help="End after so many looks.")
 @options.group_option
 @options.session
 def command(
