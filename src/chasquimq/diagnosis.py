@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from shlex import quote
 
 from chasquimq.broker.checkup import MOST_LOOKED_AT, Consumer, QueueFacts, ServerFacts
 from chasquimq.broker.server import ServerInfo
@@ -196,7 +197,7 @@ def examine_queue(
     if not facts.is_paused:
         yield from _orphans([each.name for each in facts.consumers if each not in live])
     else:
-        remedy = f"chasqui resume {facts.name}, unless that is meant"
+        remedy = f"chasqui resume {quote(facts.name)}, unless that is meant"
         yield _warning("paused", "the queue is paused: workers take no new jobs", remedy)
     yield _depth(facts)
     yield _delayed(facts)
@@ -233,8 +234,8 @@ def _workers(facts: QueueFacts, live: list[Consumer]) -> Finding:
     waiting = facts.depth - facts.pending
     if live or not waiting:
         return _ok("workers", f"{len(live)} ask for jobs")
-    remedy = f"start one: chasqui worker MODULE:NAME {facts.name}"
-    return _problem("workers", f"{waiting} jobs wait and no worker has asked for them", remedy)
+    remedy = f"start one: chasqui worker MODULE:NAME {quote(facts.name)}"
+    return _problem("workers", f"waiting: {waiting}, and no worker has asked for them", remedy)
 
 
 def _stuck(facts: QueueFacts, live: list[Consumer], lease_ms: int) -> Finding:
@@ -248,7 +249,7 @@ def _stuck(facts: QueueFacts, live: list[Consumer], lease_ms: int) -> Finding:
         f"longest for {longest_s} s, held by {holders}"
     )
     if facts.is_paused:
-        remedy = f"chasqui resume {facts.name}: nobody takes them over while it is paused"
+        remedy = f"chasqui resume {quote(facts.name)}: nobody takes them over while it is paused"
         return _warning("deliveries", text, remedy)
     if live:
         remedy = "wait: a worker with a free slot takes them over; if none does, add workers"
@@ -304,7 +305,7 @@ def _recurring(facts: QueueFacts) -> Finding:
 def _dead_letters(facts: QueueFacts) -> Finding:
     more = " or more" if facts.dead_lately >= MOST_LOOKED_AT else ""
     text = f"{facts.dead} dead letters, {facts.dead_lately}{more} of them from the last hour"
-    remedy = f"chasqui dlq peek {facts.name}; mend the cause, then chasqui dlq replay"
+    remedy = f"chasqui dlq peek {quote(facts.name)}; mend the cause, then chasqui dlq replay"
     if facts.dead > _FULL * ConsumerConfig().dlq_max_stream_len:
         return _problem("dead letters", f"{text}: the oldest are about to be dropped", remedy)
     if facts.dead_lately >= _MANY_DEAD_LATELY:
@@ -319,7 +320,7 @@ def _unreadable(facts: QueueFacts) -> Iterator[Finding]:
         yield _problem("delayed members", text, remedy)
     if facts.bad_specs:
         text = f"recurring jobs that cannot be read, and never fire: {_some(facts.bad_specs)}"
-        remedy = f"store them anew, or: chasqui repeatable rm {facts.name} KEY"
+        remedy = f"store them anew, or: chasqui repeatable rm {quote(facts.name)} KEY"
         yield _problem("specs", text, remedy)
 
 

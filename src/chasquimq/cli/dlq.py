@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from shlex import quote
 from typing import Any
 
 import click
@@ -104,7 +105,8 @@ def show_letter(queue: str, letter_id: str, session: Session) -> None:
     """Show one dead letter with its traceback; ID is its own id or that of its job."""
     letters = _letters(session, queue, 1, {"ids": (letter_id,)})
     if not letters:
-        msg = f"there is no dead letter {letter_id!r} in {queue!r}: see  chasqui dlq peek {queue}"
+        peek = f"chasqui dlq peek {quote(queue)}"
+        msg = f"there is no dead letter {letter_id!r} in {queue!r}: see  {peek}"
         raise refusal(session, queue, msg)
     if session.as_json:
         emit(shape(letters[0]))

@@ -1,5 +1,7 @@
 """`chasqui pause`: stop taking jobs, until it is resumed."""
 
+from shlex import quote
+
 import click
 
 from chasquimq.broker.survey import depths
@@ -29,7 +31,8 @@ def command(queue: str, session: Session) -> None:
             return found.is_known
 
     if not run(carry_out()):
-        remark(f"nothing is known of {queue} yet: its jobs will wait until  chasqui resume {queue}")
+        resume = f"chasqui resume {quote(queue)}"
+        remark(f"nothing is known of {queue} yet: its jobs will wait until  {resume}")
     if session.as_json:
         emit({"queue": queue, "paused": True})
     else:

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, tzinfo
+from shlex import quote
 from typing import Any
 
 import click
@@ -274,7 +275,9 @@ def _switch(
 
 
 def _no_such_key(session: Session, queue: str, key: str) -> Refusal:
-    msg = f"there is no recurring job {key!r} in {queue!r}: see  chasqui repeatable ls {queue}"
+    msg = (
+        f"there is no recurring job {key!r} in {queue!r}: see  chasqui repeatable ls {quote(queue)}"
+    )
     return refusal(session, queue, msg)
 
 

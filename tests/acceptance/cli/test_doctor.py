@@ -133,7 +133,7 @@ def test_a_queue_that_is_well(examine, queue, client, keys):
 def test_jobs_that_nobody_works_on(examine, queue):
     queue.add("welcome", None)
     found = examine()["workers"]
-    assert told(found) == ("problem", "1 jobs wait and no worker has asked for them")
+    assert told(found) == ("problem", "waiting: 1, and no worker has asked for them")
     assert found["remedy"] == f"start one: chasqui worker MODULE:NAME {queue.name}"
 
 

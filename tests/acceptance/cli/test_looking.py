@@ -163,6 +163,13 @@ def test_who_waits_for_events_of_a_queue_that_nobody_knows_is_told_so(server, do
 
 
 @pytest.mark.servers("valkey")
+def test_a_remedy_can_be_pasted_whatever_the_queue_is_called(done, queue_name):
+    paused = done("pause", f"{queue_name} b")
+    assert paused.err.endswith(f"will wait until  chasqui resume '{queue_name} b'\n")
+    done("resume", f"{queue_name} b")
+
+
+@pytest.mark.servers("valkey")
 def test_a_pause_before_the_first_job_is_carried_out_and_noted(done, queue_name):
     paused = done("pause", queue_name)
     assert paused.out == f"paused {queue_name}\n"
