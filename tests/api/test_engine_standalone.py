@@ -178,3 +178,29 @@ def test_the_arguments_are_the_fields_of_the_config():
     assert repr(promoter) == "<Promoter emails idle at redis://127.0.0.1:1>"
     with pytest.raises(ConfigError, match="batch must be 1 or more"):
         Scheduler(NOWHERE, "emails", batch=0)
+
+
+@pytest.mark.parametrize("make", [Promoter, Scheduler])
+@pytest.mark.parametrize("again", range(4))
+async def test_a_leader_that_is_cancelled_closes_its_bell_however_soon_it_is_cancelled_again(
+    start_server, queue_name, make, again
+):
+    """A bell that stayed open would take rings that are meant for another."""
+    server = start_server()
+    client = server.client()
+
+    def is_listening():
+        return any(each["cmd"] == "blpop" for each in client.client_list())
+
+    working = asyncio.create_task(make(server.url, queue_name).run())
+    await eventually(is_listening)
+    for _ in range(1 + again):
+        working.cancel()
+        await asyncio.sleep(0)
+    await soon(asyncio.wait([working]))
+    # Who is cancelled again does not wait for what it began; that ends by itself.
+    inner = [task for task in asyncio.all_tasks() if task.get_name() == make.__name__]
+    if inner:
+        await soon(asyncio.wait(inner))
+    await eventually(lambda: not is_listening())
+    assert working.cancelled()

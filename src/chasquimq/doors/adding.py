@@ -124,7 +124,7 @@ class Adding(_Adding, Recurring):
                 missed_fires=missed_fires,
                 defaults=self._defaults,
             )
-        order, is_taken = await self._sender.add_one(asked)
+        [(order, is_taken)] = await self._sender.add([asked])
         return self._job(order, data, is_taken=is_taken)
 
     async def add_unique(  # noqa: PLR0913 -- the documented arguments

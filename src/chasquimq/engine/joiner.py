@@ -121,7 +121,8 @@ class Joiner:
         is_halved = len(told) >= max(_LEAST_HALVED, _LEAST_OVERWEIGHT * others)
         half = len(told) // 2 if is_halved else len(told)
         _tell(told[:half])
-        _refuse(waiting[count:], self._producing.full(1))
+        for added in waiting[count:]:
+            _refuse([added], self._producing.full(1))  # one each: it is raised in another task
         if is_halved:
             # Not after an await: who cancels this task would leave them waiting for ever.
             self._loop.call_soon(_tell, told[half:])

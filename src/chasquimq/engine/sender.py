@@ -82,16 +82,11 @@ class Sender:
         with traced_add(self._tracer, self.producing.keys.name, orders) as traced:
             return await self._add(traced)
 
-    async def add_one(self, wish: Wish) -> tuple[Order, bool]:
-        """Add one job, as `add` does."""
-        [added] = await self.add([wish])
-        return added
-
     def add_plain(self, name: str, payload: bytes) -> Awaitable[Minted] | None:
         """Add a job that has a name and data and nothing else, joined with others of its turn.
 
         A short name, and only where `joins_plain`. None, and nothing is added, if the data may be
-        too large: then it goes the way of all others, `add_one`.
+        too large: then it goes the way of all others, `add`.
         """
         if len(payload) > self._most_plain:
             return None
