@@ -16,6 +16,7 @@ from chasquimq.engine.admission import NO_NAMES
 from chasquimq.engine.crew import Crew
 from chasquimq.engine.executor import Executor
 from chasquimq.engine.intake import MakeIntake, intake
+from chasquimq.engine.outlast import outlast
 from chasquimq.engine.scribe import Scribe
 from chasquimq.engine.slots import MakeSlots
 from chasquimq.engine.threads import Threads
@@ -172,17 +173,11 @@ class Worker:
 
         Calling it again while it runs waits for the same end. In the main thread SIGTERM and SIGINT
         stop the worker gracefully, a second one at once; `handle_signals=False` leaves them alone.
-        Cancelling the caller drains too.
+        Cancelling the caller drains too, however often it is done.
         """
         if self._running is None or self._running.done():
             self._running = asyncio.get_running_loop().create_task(self._work(), name="worker")
-        running = self._running
-        try:
-            await asyncio.shield(running)
-        except asyncio.CancelledError:
-            self._begin_stop("run was cancelled")
-            await asyncio.wait([running])
-            raise
+        await outlast(self._running, lambda: self._begin_stop("run was cancelled"))
 
     async def wait_until_ready(self) -> None:
         """Return once jobs are being read: connected, and in the group.

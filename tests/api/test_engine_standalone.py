@@ -1,6 +1,7 @@
 """`Promoter` and `Scheduler` in processes without a worker."""
 
 import asyncio
+import math
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
@@ -181,26 +182,49 @@ def test_the_arguments_are_the_fields_of_the_config():
 
 
 @pytest.mark.parametrize("make", [Promoter, Scheduler])
-@pytest.mark.parametrize("again", range(4))
-async def test_a_leader_that_is_cancelled_closes_its_bell_however_soon_it_is_cancelled_again(
-    start_server, queue_name, make, again
+@pytest.mark.parametrize("times", [1, 2, 3, 4, math.inf])
+async def test_a_leader_that_is_cancelled_has_ended_when_it_says_so_however_often_that_is(
+    start_server, queue_name, keys, make, times
 ):
     """A bell that stayed open would take rings that are meant for another."""
     server = start_server()
     client = server.client()
+    lock = keys.promoter_lock if make is Promoter else keys.scheduler_lock
 
     def is_listening():
         return any(each["cmd"] == "blpop" for each in client.client_list())
 
-    working = asyncio.create_task(make(server.url, queue_name).run())
+    before = asyncio.all_tasks()
+    leader = make(server.url, queue_name)
+    working = asyncio.create_task(leader.run(asyncio.Event()))
     await eventually(is_listening)
-    for _ in range(1 + again):
+    while not working.done() and times:
         working.cancel()
         await asyncio.sleep(0)
+        times -= 1
     await soon(asyncio.wait([working]))
-    # Who is cancelled again does not wait for what it began; that ends by itself.
-    inner = [task for task in asyncio.all_tasks() if task.get_name() == make.__name__]
-    if inner:
-        await soon(asyncio.wait(inner))
+    assert asyncio.all_tasks() == before
+    assert (working.cancelled(), leader.is_running) == (True, False)
+    assert client.get(lock) is None
     await eventually(lambda: not is_listening())
+
+
+@pytest.mark.parametrize("make", [Promoter, Scheduler])
+async def test_one_that_is_cancelled_twice_ends_soon_though_the_server_does_not_answer(
+    start_server, queue_name, keys, make
+):
+    server = start_server()
+    lock = keys.promoter_lock if make is Promoter else keys.scheduler_lock
+    before = asyncio.all_tasks()
+    working = asyncio.create_task(make(server.url, queue_name).run())
+    await eventually(lambda: server.client().get(lock))
+    server.pause()
+    try:
+        for _ in range(2):
+            working.cancel()
+            await asyncio.sleep(0)
+        await soon(asyncio.wait([working]))
+        assert asyncio.all_tasks() == before
+    finally:
+        server.resume()
     assert working.cancelled()

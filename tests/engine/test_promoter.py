@@ -437,6 +437,17 @@ async def test_a_stop_ends_a_promoters_sleep_however_long(scene, make):
     await asyncio.wait_for(running, before_its_bell_falls_silent_s)
 
 
+async def test_a_promoter_that_is_cancelled_while_it_ends_leaves_no_bell_open(make):
+    promoter = make(poll_interval_ms=600_000)
+    running = asyncio.create_task(promoter.run(asyncio.Event()))
+    await eventually(lambda: promoter.bell.connection.is_open)
+    while not running.done():
+        running.cancel()
+        await asyncio.sleep(0)
+    assert running.cancelled()
+    assert not promoter.bell.connection.is_open
+
+
 async def test_a_promoter_outlives_a_server_that_goes_away_between_two_steps(
     server, start_server, queue_name
 ):

@@ -235,6 +235,26 @@ async def test_a_worker_that_is_cancelled_drains_too(scene, gate):
     assert scene.is_empty()
 
 
+async def test_a_worker_that_is_cancelled_again_while_it_drains_has_ended_when_it_says_so(
+    scene, gate
+):
+    await scene.queue.add("n", 1)
+    before = asyncio.all_tasks()
+    worker = scene.worker(gate)
+    working = asyncio.create_task(worker.run())
+    await eventually(lambda: gate.begun)
+    for _ in range(4):
+        working.cancel()
+        await asyncio.sleep(0)
+    assert not working.done()
+    gate.open()
+    await soon(asyncio.wait([working]))
+    assert asyncio.all_tasks() == before
+    assert (working.cancelled(), worker.is_running) == (True, False)
+    assert not scene.client.exists(scene.keys.promoter_lock, scene.keys.scheduler_lock)
+    assert scene.is_empty()
+
+
 async def test_a_handler_that_refuses_to_be_cancelled_does_not_hold_up_the_stop(scene):
     begun, gate = asyncio.Event(), asyncio.Event()
 

@@ -77,10 +77,12 @@ class Bell:
         return not listening.cancelled() and listening.result()
 
     async def end(self) -> None:
-        """Stop listening; returns when nobody does."""
-        await _ended(self._listening, self._stopping)
-        self._stop = self._stopping = None
-        await self.connection.close()
+        """Stop listening, and close the connection, even if cancelled; returns when nobody does."""
+        try:
+            await _ended(self._listening, self._stopping)
+            self._stop = self._stopping = None
+        finally:
+            await self.connection.close()
 
     async def _listen(self) -> bool:
         """Return when somebody rings, or after a while; whether somebody did."""

@@ -336,11 +336,8 @@ class Crew:
             self.scribe.end()
             self._teller.abandon()
             await asyncio.to_thread(self._leases.end)
-            # Leaders close their bells themselves, unless they are cancelled while they do.
-            bells = [each.bell.connection for each in self._leaders]
-            for each in (self._reader.connection, self._promoter.connection, *bells):
+            for each in (self._reader.connection, self._promoter.connection, self._main):
                 await each.close()
-            await self._main.close()
 
     async def _farewell(self, cut_off: list[Delivery]) -> None:
         """Write what is left to write, and leave the group."""

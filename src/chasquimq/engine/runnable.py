@@ -6,15 +6,17 @@ cancellation of who awaits `run`; in each case the work drains, and `run` return
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 from chasquimq.broker.options import ConnectionOptions, CredentialProvider
 from chasquimq.broker.url import parse_url
 from chasquimq.config import ConsumerConfig, PromoterConfig, SchedulerConfig
+from chasquimq.engine.outlast import outlast
 from chasquimq.errors import ChasquiError
 from chasquimq.given import check_kind
 
 C = TypeVar("C", ConsumerConfig, PromoterConfig, SchedulerConfig)
+_Work: TypeAlias = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
 
 
 class Runnable(Generic[C]):
@@ -84,35 +86,29 @@ class Runnable(Generic[C]):
         """
         self._stop.set()
 
-    async def _run(
-        self,
-        work: Callable[[asyncio.Event], Coroutine[Any, Any, None]],
-        shutdown: asyncio.Event | None,
-    ) -> None:
+    async def _run(self, work: _Work, shutdown: asyncio.Event | None) -> None:
         """Do the work until told to stop, in whichever way. What has stopped does not run again."""
         if self.is_running:
             msg = f"{self!r} runs already: make another one to run two"
             raise ChasquiError(msg)
         if self._stop.is_set():
             return
-        loop = asyncio.get_running_loop()
-        working = self._work = loop.create_task(work(self._stop), name=type(self).__name__)
-        hearing = None
-        if shutdown is not None:
-            hearing = loop.create_task(self._hear(shutdown), name="shutdown")
+        # All that has to end is begun in this task, which no cancellation of the caller reaches.
+        doing = self._do(work, shutdown)
+        self._work = asyncio.get_running_loop().create_task(doing, name=type(self).__name__)
+        await outlast(self._work, self._stop.set)
+
+    async def _do(self, work: _Work, shutdown: asyncio.Event | None) -> None:
+        """Do the work, and meanwhile hear the caller's event."""
+        if shutdown is None:
+            await work(self._stop)
+            return
+        hearing = asyncio.get_running_loop().create_task(self._hear(shutdown), name="shutdown")
         try:
-            await asyncio.shield(working)
-        except asyncio.CancelledError:
-            # The caller was cancelled, not the work: it is let drain.
-            self._stop.set()
-            await asyncio.wait([working])
-            if not working.cancelled():
-                working.exception()  # seen: the cancellation is what the caller hears of
-            raise
+            await work(self._stop)
         finally:
-            if hearing is not None:
-                hearing.cancel()
-                await asyncio.wait([hearing])
+            hearing.cancel()
+            await asyncio.wait([hearing])
 
     async def _hear(self, shutdown: asyncio.Event) -> None:
         await shutdown.wait()

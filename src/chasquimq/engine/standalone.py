@@ -54,7 +54,6 @@ class _Leader(Runnable[C], ABC):
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_RELEASE_S):
                         await role.release()
-            await role.bell.connection.close()
             await connection.close()
 
 
