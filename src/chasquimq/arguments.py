@@ -9,12 +9,11 @@ from chasquimq import given
 from chasquimq.config import ProducerConfig
 from chasquimq.engine.orders import Wish
 from chasquimq.engine.plain import PlainBulk
-from chasquimq.errors import DecodeError, DlqReason, NotSupportedError
+from chasquimq.errors import DlqReason, NotSupportedError
 from chasquimq.wire.codec import pack, pack_each
 from chasquimq.wire.entry import DeadLetter
-from chasquimq.wire.envelope import decode
 from chasquimq.wire.repeat import MissedFiresPolicy, RepeatPattern
-from chasquimq.wire.retry import U32_MAX, U64_MAX, BackoffSpec, RetryOverride
+from chasquimq.wire.retry import U32_MAX, U64_MAX, BackoffSpec, RetryOverride, check_cap
 
 DelayMsLike: TypeAlias = int | float | datetime
 BackoffLike: TypeAlias = int | BackoffSpec | dict[str, Any]
@@ -175,19 +174,12 @@ def letter_filter(
 
     def is_wanted(letter: DeadLetter) -> bool:
         return (
-            (wanted_ids is None or letter.dlq_id in wanted_ids or _job_id(letter) in wanted_ids)
+            (wanted_ids is None or letter.dlq_id in wanted_ids or letter.job_id in wanted_ids)
             and (name is None or letter.name == name)
             and (reason is None or letter.reason == reason)
         )
 
     return is_wanted
-
-
-def _job_id(letter: DeadLetter) -> str | None:
-    try:
-        return decode(letter.payload).id
-    except DecodeError:
-        return None
 
 
 def bulk_wishes(
@@ -309,7 +301,9 @@ def _backoff_of(backoff: BackoffLike) -> BackoffSpec:
     if isinstance(backoff, BackoffSpec):
         return backoff
     if isinstance(backoff, dict):
-        return BackoffSpec.from_dict(backoff)
+        spec = BackoffSpec.from_dict(backoff)
+        check_cap(spec, "backoff max_delay_ms", "delay_ms")
+        return spec
     if isinstance(backoff, bool) or not isinstance(backoff, int):
         kind = type(backoff).__name__
         msg = f"backoff must be milliseconds, a BackoffSpec or a dict, got {kind}"

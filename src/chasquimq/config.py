@@ -193,7 +193,7 @@ class ConsumerConfig:
     rate_limit_max: int | None = None
     """Jobs that may be taken in `rate_limit_duration_ms`, after a burst of as many."""
     rate_limit_duration_ms: Duration[int] = Duration(1_000)
-    """The time over which the limit refills."""
+    """The time over which the limit refills; a `RateLimitError` without a time postpones for it."""
     rate_limit_scope: RateLimitScope = "queue"
     """Ours. Whose limit it is: shared by the workers of the queue, or this worker's own."""
     log_max_stream_len: int = 1_000

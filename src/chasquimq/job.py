@@ -1,6 +1,6 @@
 """`Job`: what a handler receives and what `Queue.add` returns."""
 
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -123,7 +123,11 @@ class Job:
 
     # On a job that a queue returned
 
-    async def wait_for_result(self, *, timeout: float = 30.0, poll_interval: float = 0.1) -> Any:  # noqa: ANN401
+    # Plain functions that return coroutines: without asyncio nobody would await the refusal.
+
+    def wait_for_result(
+        self, *, timeout: float = 30.0, poll_interval: float = 0.1
+    ) -> Coroutine[Any, Any, Any]:
         """What the handler returned, once it has.
 
         None if it returned None or the worker stores no results. Raises `JobFailedError` when the
@@ -133,52 +137,56 @@ class Job:
         if self._queue is None:
             msg = (
                 "this job cannot wait for its result: only one that Queue.add returned can, not "
-                "one in a handler, of a SyncQueue (use queue.wait_for_result) or one that recurs"
+                "one in a handler, of a SyncQueue (use queue.wait_for_result(job.id)) or one that "
+                "recurs"
             )
             raise ChasquiError(msg)
-        return await self._queue.wait_for_result(
-            self.id, timeout=timeout, poll_interval=poll_interval
-        )
+        return self._queue.wait_for_result(self.id, timeout=timeout, poll_interval=poll_interval)
 
-    async def get_state(self) -> str:
+    def get_state(self) -> Coroutine[Any, Any, str]:
         """Where the job is: see `Queue.get_job_state`."""
-        return await self._from("get_state", "get_job_state").get_job_state(self.id)
+        return self._from("get_state", "get_job_state").get_job_state(self.id)
 
-    async def remove(self) -> bool:
+    def remove(self) -> Coroutine[Any, Any, bool]:
         """Take the job out of the queue, if it waits or is delayed: see `Queue.remove`."""
-        return await self._from("remove", "remove").remove(self.id)
+        return self._from("remove", "remove").remove(self.id)
 
-    async def retry(self) -> bool:
+    def retry(self) -> Coroutine[Any, Any, bool]:
         """Send the job round again, if it is a dead letter: see `Queue.retry_job`."""
-        return await self._from("retry", "retry_job").retry_job(self.id)
+        return self._from("retry", "retry_job").retry_job(self.id)
 
-    async def update_data(self, data: Any) -> bool:  # noqa: ANN401 -- the user's data
+    def update_data(self, data: Any) -> Coroutine[Any, Any, bool]:  # noqa: ANN401 -- the user's
         """Replace the job's data, if it waits or is delayed: see `Queue.update_job_data`."""
-        queue = self._from("update_data", "update_job_data")
+        return self._update(self._from("update_data", "update_job_data"), data)
+
+    def is_completed(self) -> Coroutine[Any, Any, bool]:
+        """Whether it has completed; known only while its outcome is kept."""
+        return self._is(self._from("is_completed", "get_job_state"), "completed")
+
+    def is_failed(self) -> Coroutine[Any, Any, bool]:
+        """Whether it is a dead letter."""
+        return self._is(self._from("is_failed", "get_job_state"), "failed")
+
+    def is_active(self) -> Coroutine[Any, Any, bool]:
+        """Whether a worker has it."""
+        return self._is(self._from("is_active", "get_job_state"), "active")
+
+    def is_waiting(self) -> Coroutine[Any, Any, bool]:
+        """Whether it waits for a worker."""
+        return self._is(self._from("is_waiting", "get_job_state"), "waiting")
+
+    def is_delayed(self) -> Coroutine[Any, Any, bool]:
+        """Whether it waits for its time."""
+        return self._is(self._from("is_delayed", "get_job_state"), "delayed")
+
+    async def _update(self, queue: JobQueue, data: Any) -> bool:  # noqa: ANN401 -- the user's data
         if not await queue.update_job_data(self.id, data):
             return False
         self.data = data
         return True
 
-    async def is_completed(self) -> bool:
-        """Whether it has completed; known only while its outcome is kept."""
-        return await self.get_state() == "completed"
-
-    async def is_failed(self) -> bool:
-        """Whether it is a dead letter."""
-        return await self.get_state() == "failed"
-
-    async def is_active(self) -> bool:
-        """Whether a worker has it."""
-        return await self.get_state() == "active"
-
-    async def is_waiting(self) -> bool:
-        """Whether it waits for a worker."""
-        return await self.get_state() == "waiting"
-
-    async def is_delayed(self) -> bool:
-        """Whether it waits for its time."""
-        return await self.get_state() == "delayed"
+    async def _is(self, queue: JobQueue, state: str) -> bool:
+        return await queue.get_job_state(self.id) == state
 
     def _at_work(self, what: str) -> tuple[Run, Scribe]:
         if self._run is None or self._scribe is None:

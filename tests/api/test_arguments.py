@@ -405,6 +405,12 @@ def test_a_backoff_is_a_number_a_dict_or_a_spec(backoff, same):
     assert retry_of(None, backoff) == retry_of(None, same)
 
 
+def test_a_backoff_whose_cap_is_below_its_start_is_refused():
+    wrong = {"kind": "exponential", "delay_ms": 1_000, "max_delay_ms": 5}
+    with pytest.raises(ValueError, match="backoff max_delay_ms is 5, below delay_ms, which is"):
+        retry_of(None, wrong)
+
+
 async def awaited(value):
     """The value itself, of either door; a `SyncQueue` has no server here to be slow with."""
     return await value if hasattr(value, "__await__") else value

@@ -13,7 +13,7 @@ KEYS = {
     # documented
     "dlq_id", "source_id", "reason", "detail", "name", "payload",
     # ours
-    "error", "traceback", "attempts", "failed_at", "consumer",
+    "error", "traceback", "attempts", "failed_at", "consumer", "job_id",
 }  # fmt: skip
 
 
@@ -48,6 +48,7 @@ async def test_a_dead_letter_has_the_documented_fields_and_ours(door, kill, serv
     assert letter["attempts"] == 2
     assert letter["failed_at"] >= job.created_at_ms
     assert letter["consumer"] == "c-test"
+    assert letter["job_id"] == job.id
     assert re.fullmatch(r"\d+-\d+", letter["source_id"]), "the entry it was, not the job's id"
     envelope = decode(letter["payload"])
     assert envelope.id == job.id
@@ -154,8 +155,8 @@ async def test_a_letter_that_holds_no_job_blocks_none_behind_it(door, kill, serv
     for number in range(3):
         fields = {"d": b"\xc1 not a job", "source_id": f"1-{number}", "reason": "decode_failed"}
         client.xadd(key, fields, id=f"1-{number + 1}")
-    await kill("hopeless")
-    assert len(await door.peek_dlq()) == 4
+    [job] = await kill("hopeless")
+    assert [letter["job_id"] for letter in await door.peek_dlq()] == [None, None, None, job.id]
     assert await door.replay_dlq(1) == 1
     assert await door.counts() == Counts(waiting=1, active=0, delayed=0, dead=3)
     assert await door.discard_dlq(reason="decode_failed") == 3

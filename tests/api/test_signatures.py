@@ -24,6 +24,7 @@ from chasquimq import (
 )
 from chasquimq.broker.url import parse_url
 from chasquimq.config import ConsumerConfig, ProducerConfig, RetryConfig
+from tests.api.conftest import NOWHERE
 
 REQUIRED = Parameter.empty
 
@@ -164,12 +165,22 @@ def test_what_is_ours_comes_last_and_may_be_left_out(call):
     [
         call
         for call in DOCUMENTED
-        if "." in call.__qualname__ and "Backoff" not in call.__qualname__
+        if "." in call.__qualname__
+        and "Backoff" not in call.__qualname__
+        and call is not Job.wait_for_result
     ],
     ids=lambda call: call.__qualname__,
 )
 def test_the_documented_methods_are_coroutines(call):
     assert inspect.iscoroutinefunction(call)
+
+
+async def test_waiting_for_a_result_gives_a_coroutine():
+    """From a plain function, which refuses a job that has no queue before there is one."""
+    job = Job("j1", "send", None, 0, 5, _queue=Queue("emails", redis_url=NOWHERE))
+    waiting = job.wait_for_result()
+    assert inspect.iscoroutine(waiting)
+    waiting.close()
 
 
 @pytest.mark.parametrize(

@@ -87,10 +87,14 @@ async def test_both_queues_read_each_others_jobs_and_results(
             await asyncio.to_thread(queue.wait_for_result, failing.id, timeout=10)
 
 
-def test_a_job_added_without_asyncio_cannot_be_awaited(queue):
+def test_a_job_added_without_asyncio_says_at_once_which_method_of_its_queue_to_use(queue):
+    """Not in a coroutine, which nobody would await."""
     job = queue.add("send", 1)
-    with pytest.raises(RuntimeError, match=r"use queue\.wait_for_result"):
-        asyncio.run(job.wait_for_result())
+    with pytest.raises(RuntimeError, match=r"use queue\.wait_for_result\(job\.id\)"):
+        job.wait_for_result()
+    with pytest.raises(RuntimeError, match=r"use queue\.remove\(job\.id\)"):
+        job.remove()
+    assert queue.get_job_state(job.id) == "waiting"
 
 
 def test_a_wait_in_one_thread_does_not_hold_up_another(queue):

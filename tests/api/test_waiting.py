@@ -142,7 +142,8 @@ async def test_a_job_in_its_own_handler_cannot_be_waited_for(queue, make_worker)
     assert raised == [
         (
             "this job cannot wait for its result: only one that Queue.add returned can, not one "
-            "in a handler, of a SyncQueue (use queue.wait_for_result) or one that recurs [CMQ-000]"
+            "in a handler, of a SyncQueue (use queue.wait_for_result(job.id)) or one that recurs "
+            "[CMQ-000]"
         )
     ]
 

@@ -321,6 +321,7 @@ async def test_a_job_that_used_up_its_attempts_is_dead_lettered_with_all_that_is
         "error": "ValueError: run 2",
         "attempts": 2,
         "consumer": "c-1",
+        "job_id": job.id,
     }
     told = scene.events("dlq", job_id=job.id)[0]
     assert (told.job_name, told.fields) == (

@@ -8,7 +8,7 @@ import click
 import hypothesis.strategies as st
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 
 from chasquimq.broker.url import parse_url
 from chasquimq.cli import values
@@ -73,8 +73,12 @@ def test_a_cron_expression_has_fire_times_or_is_a_value_error(expression, zone, 
     assert cron.next_after(since_ms) == (fires[0] if fires else None)
 
 
-@pytest.mark.parametrize("read", [values.duration, values.instant, values.backoff, values.positive])
+@pytest.mark.parametrize(
+    "read", [values.duration, values.wait_s, values.instant, values.backoff, values.positive]
+)
 @given(text=st.one_of(anything, st.from_regex(r"[0-9.]{1,30}(ms|s|m|h|d)?", fullmatch=True)))
+@example(text="9" * 400)
+@example(text="1e999")
 def test_a_value_on_the_command_line_is_read_or_refused(read, text):
     with contextlib.suppress(click.ClickException, ValueError):
         read(text)

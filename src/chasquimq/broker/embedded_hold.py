@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from chasquimq.broker import embedded
@@ -87,20 +87,22 @@ def stop(directory: str, *, force: bool = False) -> Held:
     """End the holder; the server ends too, its data written out, unless others use it.
 
     With `force` it is shut down whoever uses it; those who do start it again. Returns how things
-    stand afterwards.
+    stand afterwards; after `force` it may be used though it does not run.
     """
     path = Path(directory)
     if path.is_dir() and _is_taken(path / HOLD_LOCK):
         with contextlib.suppress(OSError, ValueError):
             os.kill(int((path / _RECORD).read_text(encoding="ascii")), signal.SIGTERM)
         _wait_until_free(path / HOLD_LOCK, "its holder has not ended")
-    if force:
+    has_users = False
+    if force and path.is_dir():
         embedded.stop(directory)
+        has_users = _has_users(path / USERS_LOCK)
     held = look(directory)
     if held.running is not None and not held.is_used:
         _wait_until_free(path / SERVER_LOCK, "it has not ended")
         held = look(directory)
-    return held
+    return replace(held, is_used=held.is_used or has_users)
 
 
 def main() -> None:

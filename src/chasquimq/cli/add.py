@@ -57,7 +57,8 @@ _POSITION = re.compile(r"jobs\[(\d+)\]")
     "--backoff",
     type=values.backoff,
     metavar="BACKOFF",
-    help="Wait between runs: 5s, exponential:1s, exponential:1s:5m, or a JSON object.",
+    help="Wait between runs: 5s, exponential:1s, exponential:1s:5m with a cap, or a JSON object. "
+    "Without a cap workers wait 30s at most, unless told otherwise.",
 )
 @click.option("--job-id", metavar="ID", help="An id of your own: the job is added only once.")
 @click.option("--bulk", metavar="FILE", help="A job for each line of JSON in FILE (- is stdin).")
@@ -87,11 +88,12 @@ def command(  # noqa: PLR0913 -- one parameter an option
     asked = chosen(delay_ms=at or delay, attempts=attempts, backoff=backoff, job_id=job_id)
     if bulk is None:
         _add_one(session, queue, {"name": name, "data": data, **asked})
-        return
-    if data is not None or job_id is not None:
+    elif data is not None or job_id is not None:
         msg = "--bulk takes data and ids from its lines: leave DATA and --job-id out"
         raise click.UsageError(msg)
-    run(_add_lines(session, queue, bulk, name, asked))
+    else:
+        run(_add_lines(session, queue, bulk, name, asked))
+    values.remark_if_cut(backoff)
 
 
 def _add_one(session: Session, queue: str, entry: dict[str, Any]) -> None:

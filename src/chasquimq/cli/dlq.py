@@ -20,9 +20,9 @@ from chasquimq.cli.render import (
     clean,
     console,
     counted,
-    cut,
     emit,
     facts,
+    fitted,
     instant,
     is_wide,
     listing,
@@ -74,8 +74,9 @@ def command() -> None:
 def peek(queue: str, limit: int, session: Session, **which: Any) -> None:  # noqa: ANN401
     """Show the oldest dead letters, without touching them.
 
-    The second table counts those shown by their reason. A narrow screen leaves source_id out, and
-    has the id of the job below that of the letter: `dlq show` and --json have it all.
+    The second table counts those shown by their reason. On a terminal long errors are cut; a narrow
+    one leaves source_id out, and has the id of the job below that of the letter. `dlq show` and
+    --json have it all.
     """
     letters = _letters(session, queue, limit, which)
     if not letters:
@@ -267,8 +268,8 @@ def _row(letter: DeadLetter) -> tuple[object, ...]:
         letter.source_id,
         letter.name or "-",
         letter.reason,
-        cut(letter.detail or ""),
-        cut(letter.error or ""),
+        fitted(letter.detail or ""),
+        fitted(letter.error or ""),
         len(letter.payload),
         job.id if job else NONE,
     )

@@ -105,6 +105,11 @@ def cut(text: str, most: int = 60) -> str:
     return text if len(text) <= most else text[:most] + "…"
 
 
+def fitted(text: str) -> str:
+    """The text, cut on a terminal; into a pipe or a file it goes whole."""
+    return cut(text) if sys.stdout.isatty() else text
+
+
 def clean(text: str) -> str:
     """The text with control characters as escapes; line ends and tabs stay."""
     if text.isprintable():

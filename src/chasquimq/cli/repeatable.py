@@ -20,8 +20,7 @@ from chasquimq.clock import SYSTEM_CLOCK
 from chasquimq.queue import Queue
 from chasquimq.recurring import describe, next_fires, pattern_of, zone_of
 from chasquimq.wire.keys import QueueKeys
-from chasquimq.wire.repeat import SHORTEST_INTERVAL_MS, MissedFiresPolicy, RepeatPattern
-from chasquimq.wire.retry import U32_MAX
+from chasquimq.wire.repeat import SHORTEST_INTERVAL_MS, RepeatPattern
 
 _PREVIEWED = 3
 
@@ -104,7 +103,7 @@ def ls(queue: str, limit: int, session: Session) -> None:
     "--backoff",
     type=values.backoff,
     metavar="BACKOFF",
-    help="Wait between runs: 5s, exponential:1s, or JSON.",
+    help="Wait between runs, as for `add`: 5s, exponential:1s:5m, or JSON.",
 )
 @click.option("--job-id", metavar="ID", help="First part of the ids of fired jobs, for the key.")
 @click.option(
@@ -139,7 +138,7 @@ def add(  # noqa: PLR0913 -- one parameter an option
     pattern = _pattern(cron, every, tz)
     zone = zone_of(pattern)
     start, end = (each and values.in_zone(each, zone) for each in (start, end))
-    policy = _policy(missed_fires)
+    policy = values.missed_fires(missed_fires)
     key, value = None, values.job_data(data)
 
     async def store() -> str:
@@ -159,7 +158,11 @@ def add(  # noqa: PLR0913 -- one parameter an option
     fires = _fires(pattern, limit, start, end)
     if not dry_run:
         key = run(store())
+        stored = _stored(session, queue, key)
+        if stored is not None:  # else it has fired for the last time already
+            fires = _upcoming(stored, pattern, len(fires))
     _tell_fires(session, key, pattern, fires)
+    values.remark_if_cut(retry["backoff"])
 
 
 @command.command("next", examples=["chasqui repeatable next reports KEY --count 10"])
@@ -170,21 +173,14 @@ def add(  # noqa: PLR0913 -- one parameter an option
 @options.session
 def next_(queue: str, key: str, count: int, session: Session) -> None:
     """Show when a recurring job fires next."""
-    keys = QueueKeys(queue)
-
-    async def look() -> StoredSpec | None:
-        async with reading(session, keys.tag) as reader:
-            return await reader.walk(one_spec(keys, key))
-
-    stored = run(look())
+    stored = _stored(session, queue, key)
     if stored is None:
         raise _no_such_key(session, queue, key)
     if stored.spec is None:
         msg = f"the recurring job {key!r} cannot be read: {stored.problem}"
         raise Refusal(msg)
     pattern = stored.spec.pattern
-    first = datetime.fromtimestamp(stored.due_ms / 1_000, next_fires(pattern, 1)[0].tzinfo)
-    fires = [first, *next_fires(pattern, count - 1, after=first)]
+    fires = _upcoming(stored, pattern, count)
     _tell_fires(session, key, pattern, fires, is_paused=stored.is_paused)
 
 
@@ -296,20 +292,6 @@ def _pattern(cron: str | None, every: int | None, tz: str | None) -> RepeatPatte
     return pattern_of(RepeatPattern.every(every))
 
 
-def _policy(text: str) -> MissedFiresPolicy:
-    kind, colon, most = text.partition(":")
-    try:
-        if not colon:
-            return MissedFiresPolicy(kind)
-        return MissedFiresPolicy(kind, int(most))
-    except (ValueError, TypeError):
-        msg = (
-            f"--missed-fires {text!r} is not known: write skip, fire-once, or fire-all:10 for 10 "
-            f"at most, from 1 to {U32_MAX}"
-        )
-        raise click.UsageError(msg) from None
-
-
 def _fires(
     pattern: RepeatPattern, limit: int | None, start: datetime | None, end: datetime | None
 ) -> list[datetime]:
@@ -324,6 +306,21 @@ def _fires(
         msg = f"--end is before the first fire, {first}: move the end, or leave it out"
         raise click.UsageError(msg)
     return kept
+
+
+def _stored(session: Session, queue: str, key: str) -> StoredSpec | None:
+    keys = QueueKeys(queue)
+
+    async def look() -> StoredSpec | None:
+        async with reading(session, keys.tag) as reader:
+            return await reader.walk(one_spec(keys, key))
+
+    return run(look())
+
+
+def _upcoming(stored: StoredSpec, pattern: RepeatPattern, count: int) -> list[datetime]:
+    first = datetime.fromtimestamp(stored.due_ms / 1_000, UTC)
+    return [first, *next_fires(pattern, count - 1, after=first)]
 
 
 def _tell_fires(

@@ -5,7 +5,7 @@ import warnings
 
 import click
 
-from chasquimq.cli import options
+from chasquimq.cli import options, values
 from chasquimq.cli.options import Session
 from chasquimq.cli.problems import NOT_DONE, Refusal
 from chasquimq.cli.render import emit, pretty
@@ -24,12 +24,16 @@ _WHY_NOT = {
 @click.command(
     "result",
     cls=options.Command,
-    examples=["chasqui result emails 01JH...", "chasqui result emails 01JH... --wait 30"],
+    examples=["chasqui result emails 01JH...", "chasqui result emails 01JH... --wait 30s"],
 )
 @options.queue_argument
 @click.argument("job_id")
-@click.option("--wait", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
-              help="Wait so long for the job to end.")  # fmt: skip
+@click.option(
+    "--wait",
+    type=values.wait_s,
+    metavar="DURATION",
+    help="Wait so long for the job to end: 30s, 5m; a bare number is seconds.",
+)
 @options.session
 def command(queue: str, job_id: str, wait: float | None, session: Session) -> int:
     """Print what the handler of a job returned.
@@ -58,7 +62,7 @@ def command(queue: str, job_id: str, wait: float | None, session: Session) -> in
         raise Refusal(msg)
     msg = f"job {job_id} {_WHY_NOT[result.status]}"
     if result.status is OutcomeStatus.PENDING:
-        msg += ": wait for it with --wait SECONDS" if wait is None else f", after {wait:g} s"
+        msg += ": wait for it with --wait 30s" if wait is None else f", after {wait:g} s"
     raise refusal(session, queue, msg)
 
 

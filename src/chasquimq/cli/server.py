@@ -14,7 +14,7 @@ from chasquimq.broker.url import URL_VARIABLE, TargetKind, parse_url
 from chasquimq.cli import options
 from chasquimq.cli.options import Function, Session
 from chasquimq.cli.problems import NOT_DONE, Refusal
-from chasquimq.cli.render import duration, emit, facts, say, show
+from chasquimq.cli.render import duration, emit, facts, remark, say, show
 from chasquimq.cli.run import reading, run
 
 
@@ -70,13 +70,16 @@ def start(data_dir: str | None, *, as_json: bool) -> None:
 
 @command.command("stop", examples=["chasqui server stop"])
 @data_dir_option
-@click.option("--force", is_flag=True, help="Shut it down though programs use it.")
+@click.option(
+    "--force", is_flag=True, help="Shut it down though programs use it; they may start it again."
+)
 @options.json_option
 def stop(data_dir: str | None, *, force: bool, as_json: bool) -> int:
     """Shut it down, its data written out.
 
-    While workers or other programs use it, it goes on until the last of them has ended. Exit code 1
-    if it still runs.
+    While workers or other programs use it, it goes on until the last of them has ended. With
+    --force it does not, but those that go on start it again: end them first. Exit code 1 if it
+    still runs.
     """
     place = _place(data_dir)
     before = embedded_hold.look(place.directory)
@@ -88,6 +91,10 @@ def stop(data_dir: str | None, *, force: bool, as_json: bool) -> int:
         emit({"stopped": after.running is None, "in_use": after.is_used})
     elif after.running is None:
         say("stopped")
+        if after.is_used:
+            remark("programs still use it, and start it again when they need it: end them first")
+    elif force:
+        say("programs that use it have started it again: end them first")
     else:
         say("programs still use it: it stops with the last of them (--force does not wait)")
     return 0 if after.running is None else NOT_DONE

@@ -11,6 +11,11 @@ from typing import Any, NoReturn
 
 import click
 
+from chasquimq.cli.render import cut, remark
+from chasquimq.config import RetryConfig
+from chasquimq.wire.repeat import MissedFiresPolicy
+from chasquimq.wire.retry import U32_MAX
+
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)?")
 _UNIT_MS = {
     None: 1,
@@ -30,7 +35,27 @@ def duration(text: str) -> int:
     if found is None:
         msg = f"{text!r} is no duration: write 250ms, 30s, 5m, 2h or 1d"
         raise click.BadParameter(msg)
-    return int(float(found[1]) * _UNIT_MS[found[2]])
+    value = float(found[1]) * _UNIT_MS[found[2]]
+    if math.isinf(value):
+        msg = f"{cut(text)!r} is too long a time: write 250ms, 30s, 5m, 2h or 1d"
+        raise click.BadParameter(msg)
+    return int(value)
+
+
+def wait_s(text: str) -> float:
+    """Seconds above 0 of a duration; unlike elsewhere a bare number is seconds."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        try:
+            seconds = duration(text) / 1_000
+        except click.BadParameter:
+            msg = f"{text!r} is no time to wait: write 30 for seconds, or 250ms, 30s, 5m, 2h"
+            raise click.BadParameter(msg) from None
+    if not 0 < seconds < math.inf:
+        msg = f"{text!r} is no time to wait: it must be above 0, and end"
+        raise click.BadParameter(msg)
+    return seconds
 
 
 def instant(text: str) -> datetime:
@@ -69,7 +94,39 @@ def backoff(text: str) -> int | dict[str, Any]:
     except click.BadParameter:
         msg = f"{text!r} is no backoff: write 5s, exponential:1s, exponential:1s:5m, or JSON"
         raise click.BadParameter(msg) from None
+    if spec.get("max_delay_ms", spec["delay_ms"]) < spec["delay_ms"]:
+        msg = (
+            f"{text!r} has a cap of {spec['max_delay_ms']} ms, below its start of "
+            f"{spec['delay_ms']} ms: write exponential:1s:5m; a bare number is milliseconds"
+        )
+        raise click.BadParameter(msg)
     return spec
+
+
+def remark_if_cut(backoff: int | dict[str, Any] | None) -> None:
+    """Say of a backoff that workers will cut it, unless they are told otherwise."""
+    spec = backoff if isinstance(backoff, dict) else {"delay_ms": backoff}
+    delay_ms, cap_ms = spec.get("delay_ms"), RetryConfig().max_backoff_ms
+    if isinstance(delay_ms, int) and delay_ms > cap_ms and spec.get("max_delay_ms") is None:
+        remark(
+            f"workers cut a backoff of {delay_ms} ms to their max_backoff_ms, {cap_ms} by default:"
+            f" write exponential:{delay_ms}:{delay_ms} to have it whole"
+        )
+
+
+def missed_fires(text: str) -> MissedFiresPolicy:
+    """What is done after an outage: `skip`, `fire-once` or `fire-all:10`."""
+    kind, colon, most = text.partition(":")
+    try:
+        if not colon:
+            return MissedFiresPolicy(kind)
+        return MissedFiresPolicy(kind, int(most))
+    except (ValueError, TypeError):
+        msg = (
+            f"--missed-fires {text!r} is not known: write skip, fire-once, or fire-all:10 for 10 "
+            f"at most, from 1 to {U32_MAX}"
+        )
+        raise click.UsageError(msg) from None
 
 
 def positive(value: str | int) -> int:

@@ -41,10 +41,11 @@ _WORKER_OPTIONS: tuple[Callable[[options.Function], options.Function], ...] = (
     click.option("--rate-limit-max", type=positive, metavar="N",
                  help="Take so many jobs at most in the time below. [default: no limit]"),
     click.option("--rate-limit-duration", "rate_limit_duration_ms", type=duration,
-                 metavar="DURATION", help="That time: 500ms, 1s, 1m. [default: 1s]"),
+                 metavar="DURATION",
+                 help="That time: 500ms, 1s, 1m; with --rate-limit-max only. [default: 1s]"),
     click.option("--rate-limit-scope", type=click.Choice(RATE_LIMIT_SCOPES),
-                 help="Whose limit it is: of all workers of the queue, or of each process. "
-                      "[default: queue]"),
+                 help="Whose limit it is: of all workers of the queue, or of each process; "
+                      "likewise. [default: queue]"),
     click.option("--metrics-port", type=click.IntRange(0, HIGHEST_PORT), metavar="PORT",
                  help="Serve /metrics, /healthz and /readyz there; each further queue and process "
                       "takes the next port, 0 is any free one. [default: not served]"),
@@ -64,6 +65,11 @@ _OF_PROCESSES = (
     "--processes, --max-jobs, --max-memory-mb, --reload, --uvloop, --metrics-port, --metrics-host "
     "and --rate-limit-scope are of processes of this machine: with --engine spark use --slots"
 )
+
+_PARTS_OF_A_LIMIT = {
+    "rate_limit_duration_ms": "--rate-limit-duration",
+    "rate_limit_scope": "--rate-limit-scope",
+}
 
 
 def worker_options(function: options.Function) -> options.Function:
@@ -230,9 +236,11 @@ def command(  # noqa: PLR0913 -- the documented options
     logs.set_up(log_level, as_json=as_json)
     greet = _greet_in_json if as_json else _greet
     is_looked_after = processes > 1 or is_reloading or max_jobs or max_memory_mb
+    is_native = is_looked_after or use_uvloop is not None
+    if engine == "spark" and (is_native or settings.options.keys() & _NATIVE_OPTIONS):
+        raise click.UsageError(_OF_PROCESSES)
+    _require_whole_limit(settings.options)
     if engine == "spark":
-        if is_looked_after or use_uvloop is not None or settings.options.keys() & _NATIVE_OPTIONS:
-            raise click.UsageError(_OF_PROCESSES)
         return run_fleet(
             settings,
             slots=slots,
@@ -257,6 +265,16 @@ def command(  # noqa: PLR0913 -- the documented options
         ).run()
 
     return run_on_loop(supervise(), use_uvloop=False)
+
+
+def _require_whole_limit(given: dict[str, Any]) -> None:
+    """A time or a scope without a number limits nothing, which nobody means who writes it."""
+    if "rate_limit_max" in given:
+        return
+    for option, flag in _PARTS_OF_A_LIMIT.items():
+        if option in given:
+            msg = f"{flag} limits nothing without a number of jobs: add --rate-limit-max N"
+            raise click.UsageError(msg)
 
 
 def _require_metrics() -> None:

@@ -32,7 +32,10 @@ class Letters(_Letters, AsyncFrame):
     """The part of `Queue` that sees to dead letters."""
 
     async def peek_dlq(self, limit: int = 20) -> list[dict[str, Any]]:
-        """The oldest dead letters, as dicts, without touching them."""
+        """The oldest dead letters, as dicts, without touching them.
+
+        `source_id` is the entry that the job was; `job_id` is its id, None if it cannot be read.
+        """
         return await self._drive(self._to_peek(limit)) if checked_limit(limit) else []
 
     async def replay_dlq(

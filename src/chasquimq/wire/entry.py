@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from chasquimq.errors import DecodeError
+from chasquimq.wire.envelope import decode
 from chasquimq.wire.record import Record
 
 _ENVELOPE = b"d"
@@ -71,6 +73,14 @@ class DeadLetter(Record):
     dlq_id: str = ""
     """The id in the dead-letter stream; empty before it is written."""
 
+    @property
+    def job_id(self) -> str | None:
+        """The id of the job, read from its envelope; None if that cannot be read."""
+        try:
+            return decode(self.payload).id
+        except DecodeError:
+            return None
+
     def to_dict(self) -> dict[str, Any]:
         """The documented keys of `Queue.peek_dlq`, then ours; what is not known is None."""
         return {
@@ -85,6 +95,7 @@ class DeadLetter(Record):
             "attempts": self.attempts,
             "failed_at": self.failed_at,
             "consumer": self.consumer,
+            "job_id": self.job_id,
         }
 
 

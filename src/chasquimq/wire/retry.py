@@ -61,7 +61,7 @@ class BackoffSpec:
 
     @staticmethod
     def fixed(delay_ms: int | timedelta, jitter_ms: int | timedelta | None = None) -> "BackoffSpec":
-        """The same delay before every retry."""
+        """The same delay before every retry; the worker's `max_backoff_ms`, 30 s, caps it."""
         return BackoffSpec(
             BackoffKind.FIXED.value,
             as_ms("delay_ms", delay_ms),
@@ -76,14 +76,19 @@ class BackoffSpec:
         max_ms: int | timedelta | None = None,
         jitter_ms: int | timedelta | None = None,
     ) -> "BackoffSpec":
-        """A delay that starts at `initial_ms` and is multiplied after every failed run."""
-        return BackoffSpec(
+        """A delay that starts at `initial_ms` and is multiplied after every failed run.
+
+        It stops growing at `max_ms`; left out, at the worker's `max_backoff_ms`, 30 s by default.
+        """
+        spec = BackoffSpec(
             BackoffKind.EXPONENTIAL.value,
             as_ms("initial_ms", initial_ms),
             as_ms("max_ms", max_ms),
             multiplier,
             as_ms("jitter_ms", jitter_ms),
         )
+        check_cap(spec, "max_ms", "initial_ms")
+        return spec
 
     @staticmethod
     def from_dict(raw: Mapping[str, Any]) -> "BackoffSpec":
@@ -151,6 +156,19 @@ def encode_retry(override: RetryOverride) -> bytes:
 def decode_retry(buffer: bytes) -> RetryOverride:
     """The override that `encode_retry` wrote; `DecodeError` if the bytes are anything else."""
     return retry_from_wire(unpack(buffer))
+
+
+def check_cap(spec: BackoffSpec, cap: str, start: str) -> None:
+    """`ValueError`, in the caller's words, if a cap is below the first delay: nobody means that.
+
+    Not a check of `BackoffSpec` itself: what other producers wrote is read, and cut as it says.
+    """
+    if spec.max_delay_ms is not None and spec.max_delay_ms < spec.delay_ms:
+        msg = (
+            f"{cap} is {spec.max_delay_ms}, below {start}, which is {spec.delay_ms}: "
+            "raise the cap, or lower the delay"
+        )
+        raise ValueError(msg)
 
 
 def check_unsigned(name: str, value: object, maximum: int = U64_MAX) -> None:

@@ -45,6 +45,19 @@ def test_a_job_may_run_later_with_rules_of_its_own(done, queue_name):
     assert second["due_ms"] == at.timestamp() * 1_000
 
 
+@pytest.mark.parametrize(
+    ("backoff", "is_cut"),
+    [("1h", True), ("exponential:1h", True), ("30s", False), ("exponential:1h:1h", False)],
+)
+def test_a_backoff_that_workers_will_cut_is_told(done, queue_name, backoff, is_cut):
+    for add in (["add"], ["repeatable", "add"]):
+        every = ["--every", "1h"] if add != ["add"] else []
+        told = done(*add, queue_name, "x", "--backoff", backoff, *every).err
+        remark = "a backoff of 3600000 ms to their max_backoff_ms, 30000 by default"
+        assert (remark in told) is is_cut
+        assert len(told.splitlines()) == is_cut
+
+
 async def test_a_bulk_takes_the_data_of_each_line(done, server, queue_name):
     ids = [line["id"] for line in done(
         "add", queue_name, "x", "--bulk", "-", "--json", stdin='{"n": 1}\n\n[2]\n"three"\n'
@@ -77,6 +90,12 @@ async def test_a_bulk_without_a_name_takes_whole_jobs(done, server, queue_name, 
         (["x", "--delay", "1s", "--at", "2100-01-01"], "", "use one"),
         (["x", "--attempts", "0"], "", "--attempts"),
         (["x", "--backoff", '{"kind": "wild", "delay_ms": 1}'], "", "backoff kind is 'wild'"),
+        (["x", "--backoff", "exponential:1s:5"], "", "has a cap of 5 ms, below its start of 1000"),
+        (
+            ["x", "--backoff", '{"kind": "fixed", "delay_ms": 9, "max_delay_ms": 1}'],
+            "",
+            "backoff max_delay_ms is 1, below delay_ms, which is 9",
+        ),
         ([], "", "NAME is missing"),
         (["--bulk", "-"], "7\n", "line 1 is no object"),
         (["--bulk", "-"], '{"name": "a"}\n{"nam": "b"}\n', "line 2 has unknown keys"),

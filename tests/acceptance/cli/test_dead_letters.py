@@ -1,11 +1,16 @@
 """`dlq`, `result` and a job's whole way from the command line: added, failed, seen, replayed."""
 
 import asyncio
+import os
+import pty
 import re
+import subprocess
+import sys
 
 import pytest
 
 from chasquimq import Queue, UnrecoverableError, Worker
+from tests.acceptance.cli.conftest import environment
 from tests.support.eventually import eventually
 
 
@@ -69,6 +74,25 @@ async def test_peek_has_the_documented_columns_where_there_is_room(done, server,
         assert "unrecoverable" in shown
         assert "address" in shown
         assert re.search(r"│ j1 +│|│ +j1 │", shown)
+
+
+def test_peek_cuts_errors_on_a_terminal_and_nowhere_else(done, server, queue_name):
+    fields = {"d": b"", "source_id": "1-1", "reason": "unrecoverable", "error": "no luck " * 20}
+    server.client().xadd(f"{{chasqui:{queue_name}}}:dlq", fields)
+    for columns in ("", "80", "200"):
+        shown = done("dlq", "peek", queue_name, COLUMNS=columns).out
+        assert shown.count("luck") == 20
+        assert "…" not in shown
+
+    ours, theirs = pty.openpty()
+    peek = [sys.executable, "-m", "chasquimq", "dlq", "peek", queue_name]
+    variables = environment(CHASQUI_REDIS_URL=server.url)
+    subprocess.run(peek, check=True, stdout=theirs, env=variables, timeout=30)
+    seen = os.read(ours, 65_536).decode()
+    os.close(ours)
+    os.close(theirs)
+    assert seen.count("luck") < 10
+    assert "…" in seen
 
 
 def test_an_empty_dead_letter_queue_says_so(done, queue_name):
@@ -148,9 +172,20 @@ def test_an_unknown_id_is_not_found(chasqui, done, queue_name, command):
     assert len(answer.err.splitlines()) == 1
 
 
-def test_a_result_can_be_waited_for_and_the_wait_ends(chasqui, done, queue_name):
+@pytest.mark.parametrize("wait", ["0.1", "100ms", "0.1s"])
+def test_a_result_can_be_waited_for_and_the_wait_ends(chasqui, done, queue_name, wait):
     done("add", queue_name, "x", "--job-id", "j1")
-    answer = chasqui("result", queue_name, "j1", "--wait", "0.1")
+    answer = chasqui("result", queue_name, "j1", "--wait", wait)
     assert answer.code == 1
     assert answer.err == "chasqui: job j1 has not ended yet, after 0.1 s\n"
     assert "wait for it with --wait" in chasqui("result", queue_name, "j1").err
+
+
+@pytest.mark.parametrize(
+    ("wait", "told"),
+    [("0", "it must be above 0"), ("nan", "it must be above 0"), ("soon", "write 30 for seconds")],
+)
+def test_a_time_to_wait_that_is_none_is_refused(chasqui, queue_name, wait, told):
+    answer = chasqui("result", queue_name, "j1", "--wait", wait)
+    assert answer.code == 2
+    assert told in answer.err

@@ -30,6 +30,15 @@ def test_a_recurring_job_is_stored_listed_paused_run_and_removed(chasqui, done, 
     assert chasqui("repeatable", "pause", queue_name, key).code == 1
 
 
+def test_what_is_told_of_a_stored_job_are_the_times_that_are_stored(done, queue_name):
+    added = done("repeatable", "add", queue_name, "x", "--every", "1h", "--limit", "2", "--json")
+    (listed,) = done("repeatable", "ls", queue_name, "--json").lines
+    first = listed["next_fire_ms"]
+    assert added.json["next_fires_ms"] == [first, first + 3_600_000]
+    after = done("repeatable", "next", queue_name, listed["key"], "--count", "2", "--json").json
+    assert after["next_fires_ms"] == added.json["next_fires_ms"]
+
+
 def test_the_list_tells_what_fired_jobs_take_along(done, queue_name):
     done("repeatable", "add", queue_name, "ping", "--every", "30s", "--attempts", "5",
          "--backoff", "exponential:1s", "--job-id", "p")  # fmt: skip

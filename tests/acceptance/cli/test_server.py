@@ -103,7 +103,17 @@ def test_a_used_server_is_stopped_by_force(server_command, data_dir):
     server_command("start")
     with SyncQueue("emails", redis_url=f"embedded://{data_dir}") as queue:
         queue.add("welcome", None)
-        assert server_command("stop", "--force") == (0, "stopped")
+        code, text = server_command("stop", "--force")
+        assert (code, text.splitlines()[0]) == (0, "stopped")
+        assert "programs still use it, and start it again when they need it: end them" in text
+        assert queue.counts().waiting == 1
+        code, text = server_command("stop", "--force", "--json")
+        assert (code, json.loads(text)) == (0, {"stopped": True, "in_use": True})
+
+
+def test_a_server_that_nobody_uses_is_stopped_by_force_without_a_remark(server_command):
+    server_command("start")
+    assert server_command("stop", "--force") == (0, "stopped")
 
 
 def test_a_directory_that_cannot_be_is_told(server_command, tmp_path):

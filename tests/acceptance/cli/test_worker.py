@@ -644,6 +644,15 @@ def test_a_rate_limit_of_the_command_line_holds(chasqui, queue):
     assert queue.counts().waiting == 3
 
 
+@pytest.mark.parametrize(
+    ("flag", "value"), [("--rate-limit-duration", "1h"), ("--rate-limit-scope", "worker")]
+)
+def test_half_a_rate_limit_is_refused_and_says_what_to_add(chasqui, queue, flag, value):
+    worker = chasqui("worker", "tasks:app", flag, value)
+    assert worker.ended() == 2
+    assert f"{flag} limits nothing without a number of jobs: add --rate-limit-max N" in worker.text
+
+
 def test_the_banner_of_several_processes_comes_before_the_first_line_of_any(chasqui, queue):
     worker = chasqui("worker", "tasks:app", "-p", "2")
     worker.until("on queue", 2)

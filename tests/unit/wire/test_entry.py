@@ -96,7 +96,7 @@ def test_the_fields_of_a_dead_letter_have_their_order():
     ]
     assert list(letter.to_dict()) == [
         *("dlq_id", "source_id", "reason", "detail", "name", "payload"),
-        *("error", "traceback", "attempts", "failed_at", "consumer"),
+        *("error", "traceback", "attempts", "failed_at", "consumer", "job_id"),
     ]
     assert type(letter.to_dict()["reason"]) is str
 

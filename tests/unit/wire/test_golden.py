@@ -193,9 +193,12 @@ def test_dead_letters_have_the_documented_form():
         for entry in VECTORS["lifecycle"]["dlq"]
     ]
     ours = dict.fromkeys(("error", "traceback", "attempts", "failed_at", "consumer"))
+    ids = [letter.pop("job_id") for letter in peeked]
     assert peeked == [
         entry | {"payload": bytes.fromhex(entry["payload"])} | ours for entry in documented
     ]
+    unread = {entry["reason"] for entry, job_id in zip(documented, ids, strict=True) if not job_id}
+    assert unread == UNREADABLE & {entry["reason"] for entry in documented}
 
 
 def test_a_replay_keeps_all_of_an_envelope_but_the_attempt():

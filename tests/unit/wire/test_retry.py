@@ -42,6 +42,14 @@ def test_the_factories_fill_the_documented_fields():
     )
 
 
+def test_a_cap_below_the_start_is_refused_where_it_is_written_and_read_where_it_stands():
+    with pytest.raises(ValueError, match="max_ms is 5, below initial_ms, which is 1000: raise"):
+        BackoffSpec.exponential(1_000, max_ms=5)
+    assert BackoffSpec.exponential(5, max_ms=5).max_delay_ms == 5
+    theirs = RetryOverride(None, BackoffSpec("exponential", 1_000, 5))
+    assert decode_retry(encode_retry(theirs)) == theirs
+
+
 def test_a_spec_is_a_frozen_value():
     spec = BackoffSpec.fixed(1)
     assert hash(spec) == hash(BackoffSpec.fixed(1))
