@@ -43,13 +43,19 @@ def test_folders_that_are_not_asked_for_are_not_even_listed(lake):
     assert listed(lake.read(BATCHES, batch=both), "batch") == [batch_key(0), batch_key(2)]
 
 
-def test_days_are_made_of_the_buckets_that_they_and_later_days_tell_of(lake):
+def test_minutes_are_made_of_the_buckets_that_events_of_their_time_tell_of(lake):
     """And of those that are named after them, whose producers are ahead of the server."""
     told = lake.read(BRONZE).select("bucket").distinct().collect()[0][0]
-    days = Scope.of([("q", DAYS[1]), ("q", DAYS[2])])
-    assert buckets_of(lake, days) == (folders.one_of({told}, "id-", DAYS[1], DAYS[2]), 6)
-    none = Scope.of([("q", "2026-02-04")])  # of which bronze tells nothing
-    assert buckets_of(lake, none) == buckets_of(lake, EVERYTHING) == (folders.EVERY, None)
+    named = {f"{DAYS[1]}T09-40", f"{DAYS[1]}T09-50", f"{DAYS[1]}T10-00"}
+    both = Scope.of(("q", stretch) for stretch in sorted(named)[1:])
+    # One is of that time; all three say that their job was made two days before.
+    assert buckets_of(lake, both) == (folders.one_of({told, *named}, "id-"), 2)
+    made = Scope.of([("q", f"{DAYS[0]}T09-50")])
+    assert buckets_of(lake, made)[1] == 4
+    none = Scope.of([("q", "2026-02-04T09-50")])  # of which bronze tells nothing
+    named = {"2026-02-04T09-50", "2026-02-04T09-40"}
+    assert buckets_of(lake, none) == (folders.one_of(named, "id-"), None)
+    assert buckets_of(lake, EVERYTHING) == (folders.EVERY, None)
 
 
 def test_a_batch_is_known_once_it_is_whole(lake):

@@ -29,7 +29,7 @@ def test_a_stream_goes_on_until_ctrl_c_and_tells_what_it_did(server, queue, queu
     assert told == [
         "chasqui: starting Spark, which takes some seconds\n",
         f"chasqui: taking in the events of {queue_name}, until Ctrl+C\n",
-        "chasqui: 1 event, 1 bucket and 1 hour recomputed\n",
+        "chasqui: 1 event, 1 bucket and 1 stretch recomputed\n",
     ], rest
     assert (process.returncode, rest) == (0, "")
     assert json.loads(done)["events"] == 1

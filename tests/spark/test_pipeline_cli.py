@@ -41,10 +41,10 @@ def test_events_become_tables_and_a_report(here, queue, queue_name, tmp_path):
             "chasqui: reading events into bronze",
             "chasqui: making runs and jobs",
             "chasqui: making minutes, hours, days and failures",
-            "chasqui: 1 event, 1 bucket and 1 hour recomputed",
+            "chasqui: 1 event, 1 bucket and 1 stretch recomputed",
         ],
     )
-    assert json.loads(out) == {"batches": 1, "events": 1, "lost": 0, "buckets": 1, "hours": 1}
+    assert json.loads(out) == {"batches": 1, "events": 1, "lost": 0, "buckets": 1, "stretches": 1}
     code, out, err = here("report", "--out", "page.html")
     assert code == 0, err
     assert out.endswith(f"the report is in {tmp_path / 'page.html'}\n")

@@ -6,10 +6,11 @@ from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
 from chasquimq.errors import QualityError
 from chasquimq.pipeline import Slo, bronze, quality
 from chasquimq.pipeline.jobs import jobs
-from chasquimq.pipeline.periods import facts, periods
-from chasquimq.pipeline.runs import lived, runs
+from chasquimq.pipeline.periods import facts, minutes, roll_ups
+from chasquimq.pipeline.runs import parts, runs
 from chasquimq.pipeline.scope import EVERYTHING
-from chasquimq.pipeline.tables import JOBS, RUNS
+from chasquimq.pipeline.tables import GAPS, JOBS, RUNS
+from chasquimq.pipeline.tallies import tallies
 from tests.support.spark import SPARK_MARKS
 from tests.support.told import a_run, frame, told
 
@@ -22,24 +23,31 @@ def made(request):
     spark = request.getfixturevalue("spark")
     events = [told(0, "waiting", "a"), *a_run(5, "a"), *a_run(6, "b", fails="no")]
     rows = bronze.events(frame(spark, events), "b-0")
-    of_jobs = lived(rows)
+    of_jobs = parts(rows)
     found_runs = runs(of_jobs)
-    found_jobs = jobs(of_jobs, found_runs)
+    found_jobs = jobs(of_jobs)
     all_facts = facts(found_runs, found_jobs, Slo())
-    found = periods(all_facts, bronze.gaps(rows), slo=Slo())
+    gold = minutes(all_facts, bronze.gaps(rows), slo=Slo()), tallies(all_facts)
     return [
         spark.createDataFrame(each.collect(), each.schema)
-        for each in (rows, found_runs, found_jobs, found)
+        for each in (rows, found_runs, found_jobs, *gold)
     ]
 
 
+def rolled_up(tallied):
+    """Hours and days of these tallies, without a gap."""
+    gaps = tallied.sparkSession.createDataFrame([], GAPS.schema)
+    return roll_ups(tallied, gaps, slo=Slo())
+
+
 def test_tables_that_are_whole_pass(made):
-    rows, found_runs, found_jobs, found = made
+    rows, found_runs, found_jobs, *gold = made
     assert quality.check_bronze(rows, expected=5).events == 5
     quality.check(
         quality.of_runs(found_runs),
         quality.of_jobs(found_jobs, found_runs),
-        quality.of_periods(found, found_runs, found_jobs, EVERYTHING),
+        quality.of_minutes(*gold, found_runs, found_jobs, EVERYTHING),
+        quality.of_roll_ups(rolled_up(gold[1]), gold[0], EVERYTHING),
     )
 
 
@@ -59,7 +67,7 @@ def test_a_row_of_a_newer_version_is_refused(made):
 
 
 def test_a_negative_duration_is_refused(made):
-    _, found_runs, found_jobs, _ = made
+    _, found_runs, found_jobs, *_ = made
     with pytest.raises(QualityError, match=r"'runs' breaks 'no negative durations': 2 rows .*q/a"):
         quality.check(quality.of_runs(RUNS.select(found_runs.withColumn("ran_us", F.lit(-1)))))
     broken = JOBS.select(found_jobs.withColumn("total_ms", F.lit(-1)))
@@ -68,15 +76,20 @@ def test_a_negative_duration_is_refused(made):
 
 
 def test_a_run_without_its_job_is_refused(made):
-    _, found_runs, found_jobs, _ = made
+    _, found_runs, found_jobs, *_ = made
     with pytest.raises(QualityError, match=r"'no orphan runs': 1 runs are of q/b"):
         quality.check(quality.of_jobs(found_jobs.where("job_id = 'a'"), found_runs))
 
 
 def test_jobs_and_periods_must_count_what_is_there(made):
-    _, found_runs, found_jobs, found = made
+    _, found_runs, found_jobs, *gold = made
     with pytest.raises(QualityError, match=r"'counts add up': q/b has 1 attempts and 0 runs"):
         quality.check(quality.of_jobs(found_jobs, found_runs.where("job_id = 'a'")))
     of_one = found_runs.where("job_id = 'a'")
     with pytest.raises(QualityError, match=r"'minutes' breaks 'counts add up': runs come to 2"):
-        quality.check(quality.of_periods(found, of_one, found_jobs, EVERYTHING))
+        quality.check(quality.of_minutes(*gold, of_one, found_jobs, EVERYTHING))
+    fewer = gold[1].where("measure != 'arrivals'")
+    with pytest.raises(QualityError, match=r"'tallies' breaks 'counts add up': arrivals come to 0"):
+        quality.check(quality.of_minutes(gold[0], fewer, found_runs, found_jobs, EVERYTHING))
+    with pytest.raises(QualityError, match=r"'hours' breaks 'counts add up': arrivals come to 0"):
+        quality.check(quality.of_roll_ups(rolled_up(fewer), gold[0], EVERYTHING))

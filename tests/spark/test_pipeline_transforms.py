@@ -6,10 +6,11 @@ from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
 from chasquimq.pipeline import Slo, bronze, fingerprints, instants, sql
 from chasquimq.pipeline.failures import failures, fallen
 from chasquimq.pipeline.jobs import jobs
-from chasquimq.pipeline.periods import facts, periods, rows_of
-from chasquimq.pipeline.runs import lived, runs
+from chasquimq.pipeline.periods import facts, figures, minutes, roll_ups, rows_of
+from chasquimq.pipeline.runs import parts, runs
 from chasquimq.pipeline.steps import in_buckets, touched
-from chasquimq.pipeline.tables import BRONZE, DAYS, HOURS, MINUTES
+from chasquimq.pipeline.tables import BRONZE, DAYS, HOURS
+from chasquimq.pipeline.tallies import tallies
 from tests.support.spark import SPARK_MARKS
 from tests.support.told import START, START_MS, a_run, at, frame, told
 
@@ -47,9 +48,9 @@ def kept(request):
 
     def make(events):
         rows = bronze.events(frame(spark, events), "b-0")
-        of_jobs = lived(rows)
+        of_jobs = parts(rows)
         made = plain(runs(of_jobs))
-        return rows, made, plain(jobs(of_jobs, made))
+        return rows, made, plain(jobs(of_jobs))
 
     return make
 
@@ -156,15 +157,15 @@ def test_a_minute_counts_what_came_ran_and_ended_in_it(spark, story):
     _, made, found = story
     gaps = bronze.gaps(story[0])
     slo = Slo(within_ms=500, target=0.5)
-    every = plain(periods(facts(made, found, slo), gaps, slo=slo))
-    minutes = rows_of(MINUTES, every)
+    all_facts = plain(facts(made, found, slo))
+    of_minutes = plain(minutes(all_facts, gaps, slo=slo))
     counted = ("period", "arrivals", "runs", "completed", "dead", "failures", "retries")
     # The story begins a second before a minute ends.
-    assert picked(minutes, *counted, order=("period",)) == [
+    assert picked(of_minutes, *counted, order=("period",)) == [
         (-59_000, 3, 3, 1, 0, 2, 1),
         (61_000, 0, 1, 1, 0, 0, 0),
     ]
-    [first, last] = minutes.orderBy("period").collect()
+    [first, last] = of_minutes.orderBy("period").collect()
     assert (first["failure_rate"], first["retry_rate"], first["retry_amplification"]) == (
         pytest.approx(2 / 3), pytest.approx(1 / 3), 1.5,
     )  # fmt: skip
@@ -173,14 +174,43 @@ def test_a_minute_counts_what_came_ran_and_ended_in_it(spark, story):
     assert first["throughput_per_s"] == pytest.approx(1 / 60)
     assert (first["slo_good"], first["slo_burn"]) == (0, 2.0)
     assert (last["slo_good"], last["slo_burn"]) == (1, 0.0)
-    assert (first["hour"], last["hour"]) == ("2026-01-31T09", "2026-01-31T10")
+    assert (first["stretch"], last["stretch"]) == ("2026-01-31T09-50", "2026-01-31T10-00")
     assert first["is_complete"]
+    every = plain(roll_ups(tallies(all_facts), gaps, slo=slo))
     assert picked(rows_of(HOURS, every), "period", "runs", order=("period",)) == [
         (1_000 - 3_600_000, 3),
         (1_000, 1),
     ]
     [day] = rows_of(DAYS, every).collect()
     assert (day["arrivals"], day["runs"], day["completed"], day["day"]) == (3, 4, 2, "2026-01-31")
+
+
+def test_hours_and_days_are_what_their_runs_and_jobs_would_give(kept):
+    """Added up from ten minutes each, they have the same counts, percentiles and shares."""
+    hour_ms, minute_ms = instants.HOUR_MS, instants.MINUTE_MS
+    rows, made, found = kept([
+        # Over five hours, with values below and above what is exact.
+        *(each for job in range(40) for each in (
+            told(job * 7 * minute_ms, "waiting", f"job-{job}"),
+            *a_run(job * 7 * minute_ms + 17 * job * job, f"job-{job}", us=53_000 * job),
+        )),
+        # Twice in an hour, again in the next, and once more a day later: one job each time.
+        *(each for turn, at_ms in enumerate((0, minute_ms, hour_ms, 24 * hour_ms), start=1)
+          for each in a_run(at_ms, "again", attempt=turn, fails="no")),
+    ])  # fmt: skip
+    slo = Slo(within_ms=5_000, target=0.9)
+    all_facts = plain(facts(made, found, slo))
+    every = plain(roll_ups(tallies(all_facts), bronze.gaps(rows), slo=slo))
+    for table, unit_ms in ((HOURS, hour_ms), (DAYS, instants.DAY_MS)):
+        placed = all_facts.selectExpr(
+            "*", f"{unit_ms} AS unit_ms", f"{instants.period('at', unit_ms)} AS period"
+        )
+        expected = figures(placed, ("queue", "name", "unit_ms", "period"), slo)
+        same = [name for name in table.names if name in expected.columns]
+        assert {"retry_amplification", "run_p99_ms", "handler_seconds", "slo_good"} <= {*same}
+        wanted = picked(expected, *same, order=("period",))
+        assert picked(rows_of(table, every), *same, order=("period",)) == wanted
+        assert len(wanted) > 1
 
 
 def test_failures_are_counted_by_what_went_wrong(kept):
@@ -211,8 +241,8 @@ def test_a_gap_makes_the_time_until_the_next_event_incomplete(spark, kept):
     assert picked(gaps, *names, order=("after_id",)) == [
         (f"{START_MS + 2_000}-0", 2_000, 120_000, 25)
     ]
-    minutes = rows_of(MINUTES, periods(facts(made, found, Slo()), gaps, slo=Slo()))
-    assert picked(minutes.where("runs > 0"), "period", "is_complete", order=("period",)) == [
+    of_minutes = minutes(facts(made, found, Slo()), gaps, slo=Slo())
+    assert picked(of_minutes.where("runs > 0"), "period", "is_complete", order=("period",)) == [
         (-59_000, True),
         (61_000, False),
         (181_000, True),
@@ -264,20 +294,22 @@ def test_a_ulid_tells_when_it_was_made_and_other_ids_tell_nothing(spark):
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Kathmandu", "America/New_York"])
-def test_days_and_hours_are_utc_in_every_time_zone(spark, zone):
+def test_days_hours_and_stretches_are_utc_in_every_time_zone(spark, zone):
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", zone)
     try:
         one = spark.createDataFrame([(START_MS,)], "ms long").select(
             F.timestamp_millis("ms").alias("at")
         )
-        [row] = one.selectExpr(instants.day("at"), instants.hour("at")).collect()
+        [row] = one.selectExpr(
+            instants.day("at"), instants.hour("at"), instants.stretch("at")
+        ).collect()
         [[begin]] = one.selectExpr(
             f"unix_millis({instants.period('at', instants.DAY_MS)})"
         ).collect()
     finally:
         spark.conf.set("spark.sql.session.timeZone", before)
-    assert tuple(row) == ("2026-01-31", "2026-01-31T09")
+    assert tuple(row) == ("2026-01-31", "2026-01-31T09", "2026-01-31T09-50")
     assert begin == int(START.replace(hour=0, minute=0, second=0).timestamp() * 1_000)
 
 
@@ -322,11 +354,11 @@ def test_errors_are_the_same_if_only_particulars_differ(spark):
 def test_no_window_looks_at_all_that_follows(spark):
     """Spark would do so for each row: a hundred thousand events of one queue took minutes."""
     rows = bronze.events(frame(spark, STORY), "b-0")
-    of_jobs = lived(rows)
+    of_jobs = parts(rows)
     found_runs = runs(of_jobs)
-    found_jobs = jobs(of_jobs, found_runs)
+    found_jobs = jobs(of_jobs)
     all_facts = facts(found_runs, found_jobs, Slo())
-    found = periods(all_facts, bronze.gaps(rows), slo=Slo())
+    found = minutes(all_facts, bronze.gaps(rows), slo=Slo())
     for each in (bronze.gaps(rows), found_jobs, found):
         plan = each._jdf.queryExecution().optimizedPlan().toString().lower()  # noqa: SLF001
         assert "windowspecdefinition" in plan

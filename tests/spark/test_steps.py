@@ -3,9 +3,9 @@
 import pytest
 
 from chasquimq.pipeline import Pipeline
-from tests.support.batches import Batches
+from tests.support.batches import Batches, content
 from tests.support.spark import SPARK_MARKS
-from tests.support.told import told
+from tests.support.told import a_run, told
 
 pytestmark = SPARK_MARKS
 
@@ -30,3 +30,26 @@ def test_a_gap_with_no_job_beside_it_touches_hours_and_no_bucket(spark, tmp_path
     pipeline = Pipeline(str(tmp_path / "lake"), spark=spark)
     assert [row["lost"] for row in pipeline.table("gaps").collect()] == [25]
     assert pipeline.table("jobs").count() == pipeline.table("days").count() == 0
+
+
+def test_a_time_that_nothing_is_in_any_more_leaves_no_rows(spark, tmp_path):
+    """A late event says that the job came at another time than it seemed."""
+    batches = Batches(spark, tmp_path / "lake")
+    ran_at = 20 * 60_000
+    batches.take(0, a_run(ran_at, "mine"))
+    pipeline = Pipeline(str(tmp_path / "lake"), spark=spark)
+
+    def stretches(table):
+        rows = pipeline.table(table).select("stretch").distinct().collect()
+        return sorted(row["stretch"] for row in rows)
+
+    seemed, came = "2026-01-31T09-50", "2026-01-31T10-10"
+    assert stretches("minutes") == stretches("tallies") == [seemed, came]
+    batches.take(1, [told(ran_at - 5, "waiting", "mine")])
+    assert stretches("minutes") == stretches("tallies") == [came]
+    # All in the hour that it came in, and none in the one before.
+    counted = pipeline.table("hours").select("arrivals", "runs").collect()
+    assert list(map(tuple, counted)) == [(1, 1)]
+    found = content(pipeline)
+    pipeline.rebuild()
+    assert content(pipeline) == found

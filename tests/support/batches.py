@@ -13,7 +13,7 @@ from chasquimq.pipeline.lake import Lake
 from chasquimq.pipeline.steps import Steps
 from tests.support.told import frame
 
-MADE = ("runs", "jobs", "minutes", "hours", "days", "failures")
+MADE = ("runs", "jobs", "minutes", "failures", "tallies", "hours", "days")
 """The tables of silver and gold."""
 
 _QUERY = "0123abcd"

@@ -231,7 +231,7 @@ def _shape(done: "Done | Compacted") -> dict[str, int]:
 
 
 def _tell(done: "Done") -> None:
-    parts = f"{counted(done.buckets, 'bucket')} and {counted(done.hours, 'hour')}"
+    parts = f"{counted(done.buckets, 'bucket')} and {counted(done.stretches, 'stretch')}"
     remark(f"{counted(done.events, 'event')}, {parts} recomputed")
 
 

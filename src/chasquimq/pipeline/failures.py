@@ -34,6 +34,6 @@ def failures(all_fallen: DataFrame) -> DataFrame:
     )
     return FAILURES.select(
         counted.selectExpr(
-            "*", f"{instants.hour('period')} AS hour", f"{SCHEMA_VERSION} AS schema_version"
+            "*", f"{instants.stretch('period')} AS stretch", f"{SCHEMA_VERSION} AS schema_version"
         )
     )

@@ -18,7 +18,8 @@ _MOST = 1_000
 
 def one_of(names: Collection[str], *beginnings: str) -> str:
     """These names, and those that begin so; all, if they are too many or strange in a pattern."""
-    if not 0 < len(names) <= _MOST or not all(map(_PLAIN.fullmatch, {*names, *beginnings})):
+    given = {*names, *beginnings}
+    if not 0 < len(given) <= _MOST or not all(map(_PLAIN.fullmatch, given)):
         return EVERY
     return f"{{{','.join([*sorted(names), *(f'{each}*' for each in sorted(beginnings))])}}}"
 

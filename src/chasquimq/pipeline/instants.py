@@ -9,7 +9,7 @@ from chasquimq.pipeline.sql import when
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
-BUCKET_MS = 10 * MINUTE_MS
+STRETCH_MS = 10 * MINUTE_MS
 
 OTHER_BUCKETS = "id-"
 """How the names of buckets begin that tell no time."""
@@ -38,17 +38,25 @@ def hour(at: str) -> str:
     return f"concat({day(at)}, 'T', {_two(_within(at, DAY_MS, HOUR_MS))})"
 
 
+def stretch(at: str) -> str:
+    """`2026-01-31T09-10`, of ten minutes."""
+    return f"concat({hour(at)}, '-', {_two(_within(at, HOUR_MS, MINUTE_MS, 10))})"
+
+
+DAY_OF_STRETCH = "substring_index(stretch, 'T', 1)"
+"""The day that a row's stretch is in."""
+
+
 def bucket(job_id: str) -> str:
     """The part of a table that a job is in, by its id alone: so all its events agree on it.
 
-    A ULID says when the job was made, so the bucket is that time, to ten minutes. An id of the
+    A ULID says when the job was made, so the bucket is the stretch of that time. An id of the
     user's own says nothing: those are spread over a fixed number of buckets.
     """
     made_at = ulid_time(job_id)
-    by_time = f"concat({hour(made_at)}, '-', {_two(_within(made_at, HOUR_MS, MINUTE_MS, 10))})"
     by_hash = f"concat('{OTHER_BUCKETS}', {_two(f'pmod(crc32({job_id}), {_MANY_OTHERS})')})"
     return (
-        f"CASE WHEN {made_at} IS NOT NULL THEN {by_time} "
+        f"CASE WHEN {made_at} IS NOT NULL THEN {stretch(made_at)} "
         f"WHEN {job_id} IS NOT NULL THEN {by_hash} END"
     )
 

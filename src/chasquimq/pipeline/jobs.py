@@ -1,33 +1,42 @@
-"""Events and runs to jobs: when each came, what it took, and how it stands. Pure."""
+"""What is told of jobs to one row for each: when it came, what it took, how it stands. Pure."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
 
 from chasquimq.pipeline.instants import ulid_time
-from chasquimq.pipeline.runs import is_any
 from chasquimq.pipeline.sql import when
 from chasquimq.pipeline.tables import JOBS, SCHEMA_VERSION
 from chasquimq.wire.event import EventName
 
-_KEY = ("queue", "bucket", "job_id")
+# In the order in which `parts` are sorted: rows that are grouped stand together already.
+_KEY = ("job_id", "queue")
 _OF_LAST_LIFE = ("began_at", "first_at_of_life", "outcome", "finished_at", "dlq_reason")
+_ERRORS = ("error", "error_fingerprint")
 
 
-def jobs(lived_events: DataFrame, runs: DataFrame) -> DataFrame:
+def jobs(all_parts: DataFrame) -> DataFrame:
     """One row for each job that any event tells of.
 
     A job that was cancelled, drained or removed tells nobody: it stays as it was last told of.
     """
-    whole = (
-        _lives(lived_events)
+    found = (
+        _lives(all_parts)
         .groupBy(*_KEY)
         .agg(
+            F.expr("any_value(bucket) AS bucket"),
             F.expr("coalesce(max(name), '') AS name"),
             F.expr("max(life) AS lives"),
             F.expr(f"coalesce(min(created_at), {ulid_time('job_id')}) AS created_at"),
             F.expr(f"min({when('life = 1', 'began_at')}) AS told_arrived_at"),
             F.expr("min(first_at_of_life) AS first_at"),
             *(F.expr(f"max_by({name}, life) AS {name}") for name in _OF_LAST_LIFE),
+            *(F.expr(f"sum({name}) AS {name}") for name in ("attempts", "failures", "retries")),
+            F.expr(f"min_by(waited_ms, {when('attempts > 0', 'life')}) AS waited_ms"),
+            F.expr("sum(ran_us) AS ran_us"),
+            *(
+                F.expr(f"max_by({name}, {when('failures > 0', 'life')}) AS {name}")
+                for name in _ERRORS
+            ),
         )
     )
     # A life after the first began when the job was replayed, or added anew.
@@ -35,35 +44,36 @@ def jobs(lived_events: DataFrame, runs: DataFrame) -> DataFrame:
         "IF(lives > 1, coalesce(began_at, first_at_of_life), coalesce(created_at, told_arrived_at))"
     )
     total_ms = f"unix_millis(finished_at) - unix_millis({counted_from})"
-    # The rows of a job are together already, since its events were put in order: none moves.
-    found = whole.join(_sums(runs).hint("merge"), on=["queue", "job_id"], how="left")
     return JOBS.select(
         found.selectExpr(
             "*",
             "coalesce(told_arrived_at, created_at, first_at) AS arrived_at",
             # Two clocks may be at work.
             f"{when(f'{total_ms} IS NOT NULL', f'greatest({total_ms}, 0)')} AS total_ms",
-            "coalesce(its_runs, 0) AS attempts",
-            "coalesce(its_failures, 0) AS failures",
-            "coalesce(its_retries, 0) AS retries",
             f"{SCHEMA_VERSION} AS schema_version",
         )
     )
 
 
-def _lives(lived_events: DataFrame) -> DataFrame:
+def _lives(all_parts: DataFrame) -> DataFrame:
     """One row for each life of a job."""
-    is_completed, is_dead = is_any(EventName.COMPLETED), is_any(EventName.DLQ)
-    began = is_any(EventName.WAITING, EventName.DELAYED)
-    found = lived_events.groupBy(*_KEY, "life").agg(
+    is_run, has_failed = "run >= 1", "run >= 1 AND outcome = 'failed'"
+    found = all_parts.groupBy(*_KEY, "life").agg(
+        F.expr("any_value(bucket) AS bucket"),
         F.expr("max(name) AS name"),
         F.expr("min(created_at) AS created_at"),
-        F.expr(f"min({when(began, 'event_at')}) AS began_at"),
-        F.expr("min(event_at) AS first_at_of_life"),
-        F.expr(f"min({when(is_completed, 'event_at')}) AS completed_at"),
-        F.expr(f"min({when(is_dead, 'event_at')}) AS dead_at"),
-        F.expr(f"max({when(is_dead, 'reason')}) AS told_reason"),
-        F.expr("max_by(event, struct(entry_at, entry_seq)) AS last_event"),
+        F.expr("min(began_at) AS began_at"),
+        F.expr("min(first_at) AS first_at_of_life"),
+        F.expr("min(completed_at) AS completed_at"),
+        F.expr("min(dead_at) AS dead_at"),
+        F.expr("max(dlq_reason) AS told_reason"),
+        F.expr("max(last).event AS last_event"),
+        F.expr(f"count_if({is_run}) AS attempts"),
+        F.expr(f"count_if({has_failed}) AS failures"),
+        F.expr(f"count_if({is_run} AND `then` = 'retry') AS retries"),
+        F.expr(f"min_by(waited_ms, {when(is_run, 'run')}) AS waited_ms"),
+        F.expr(f"sum({when(is_run, 'ran_us')}) AS ran_us"),
+        *(F.expr(f"max_by({name}, {when(has_failed, 'run')}) AS {name}") for name in _ERRORS),
     )
     # Ended if any event says so, else as the last one says.
     outcome = f"""CASE
@@ -77,20 +87,4 @@ def _lives(lived_events: DataFrame) -> DataFrame:
         f"{outcome} AS outcome",
         "coalesce(completed_at, dead_at) AS finished_at",
         f"{when('completed_at IS NULL', 'told_reason')} AS dlq_reason",
-    )
-
-
-def _sums(runs: DataFrame) -> DataFrame:
-    """What the runs of a job come to."""
-    order, has_failed = "struct(life, attempt)", "outcome = 'failed'"
-    return runs.groupBy("queue", "job_id").agg(
-        F.expr("count(1) AS its_runs"),
-        F.expr(f"count_if({has_failed}) AS its_failures"),
-        F.expr("count_if(`then` = 'retry') AS its_retries"),
-        F.expr(f"min_by(waited_ms, {order}) AS waited_ms"),
-        F.expr("sum(ran_us) AS ran_us"),
-        *(
-            F.expr(f"max_by({name}, {when(has_failed, order)}) AS {name}")
-            for name in ("error", "error_fingerprint")
-        ),
     )

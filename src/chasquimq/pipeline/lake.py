@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
 
 from chasquimq.errors import ConfigError
 from chasquimq.pipeline import sql
@@ -124,6 +125,18 @@ class Lake:
     def replace_all(self, table: Table, rows: DataFrame, *, at_most: int | None = None) -> None:
         """Write rows; nothing else is left of the table."""
         self._write(table, rows, "static", at_most)
+
+    def drop(self, table: Table, condition: str, **folders: str) -> None:
+        """Delete the folders in which rows meet a condition, in SQL on columns of partitions.
+
+        Only of folders that are no more than that: another format has its own account of them.
+        """
+        found = self._found(table, folders) if self._format == "parquet" else None
+        if found is None:
+            return
+        files = found.where(condition).select(F.input_file_name()).distinct()
+        for (file_url,) in files.collect():
+            self.delete(file_url)
 
     def delete(self, file_url: str) -> None:
         """Delete the folder that a file is in, if it is still there; `ConfigError` if it stays."""

@@ -1,4 +1,8 @@
-"""Runs and jobs to what happened in a minute, an hour or a day, for each queue and name. Pure."""
+"""What happened in a minute, an hour or a day, for each queue and name. Pure.
+
+Minutes are made of runs and jobs. Hours and days are added up from tallies of ten minutes, so what
+one more event costs does not grow with the day that it is in.
+"""
 
 from collections.abc import Sequence
 
@@ -6,51 +10,49 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
 
 from chasquimq.pipeline import instants
-from chasquimq.pipeline.scope import EVERYTHING, Scope
 from chasquimq.pipeline.slo import Slo
 from chasquimq.pipeline.sql import when
 from chasquimq.pipeline.tables import DAYS, HOURS, MINUTES, SCHEMA_VERSION, Table
+from chasquimq.pipeline.tallies import (
+    COUNTED,
+    VALUES,
+    added_up,
+    is_first_of_job,
+    percentiles,
+    rounded,
+)
 
-_SHARES = (0.5, 0.95, 0.99)
-# Values from here on are rounded to three digits before percentiles are taken of them.
-_EXACT_BELOW = 1_000
+ROLL_UPS = ((HOURS, instants.HOUR_MS), (DAYS, instants.DAY_MS))
+"""Tables of periods that are added up from shorter ones, and how long one is."""
+_BY = ("queue", "name", "unit_ms", "period")
 
 
-UNITS = ((MINUTES, instants.MINUTE_MS), (HOURS, instants.HOUR_MS), (DAYS, instants.DAY_MS))
-"""Every table of periods, and how long one is."""
+def minutes(all_facts: DataFrame, gaps: DataFrame, *, slo: Slo) -> DataFrame:
+    """A row for each queue, name and minute of which there are facts.
 
-_COUNTED = ("arrivals", "runs", "completed", "dead", "failures", "retries", "slo_good")
-
-
-def periods(
-    all_facts: DataFrame, gaps: DataFrame, *, slo: Slo, hours: Scope = EVERYTHING
-) -> DataFrame:
-    """A row for each queue, name and period of which there are facts, of all lengths at once.
-
-    Minutes of the `hours` of a scope, hours and days of its days; `rows_of` tells them apart. A run
-    counts when it ended, a job when it arrived and when it finished: so a job that is replayed
-    leaves the period of its first end for that of its last.
+    A run counts when it ended, a job when it arrived and when it finished: so a job that is
+    replayed leaves the period of its first end for that of its last.
     """
-    units = ", ".join(str(unit_ms) for _, unit_ms in UNITS)
-    each = all_facts.selectExpr("*", f"explode(array({units})) AS unit_ms").where(
-        in_scope("at", hours)
+    unit_ms = instants.MINUTE_MS
+    placed = all_facts.selectExpr(
+        "*", f"{unit_ms} AS unit_ms", f"{instants.period('at', unit_ms)} AS period"
     )
-    placed = each.selectExpr("*", f"{instants.period('at', 'unit_ms')} AS period")
-    figured = figures(placed, ("queue", "name", "unit_ms", "period"), slo)
-    return _with_completeness(figured, gaps).selectExpr(
-        "*",
-        f"{slo.within_ms} AS slo_ms",
-        f"CAST({slo.target} AS DOUBLE) AS slo_target",
-        f"{SCHEMA_VERSION} AS schema_version",
-        f"{instants.hour('period')} AS hour",
-        f"{instants.day('period')} AS day",
-    )
+    jobs_run = f"count_if({is_first_of_job(unit_ms)})"
+    return MINUTES.select(_told(figures(placed, _BY, slo, jobs_run=jobs_run), gaps, slo))
 
 
-def rows_of(table: Table, all_periods: DataFrame) -> DataFrame:
+def roll_ups(all_tallies: DataFrame, gaps: DataFrame, *, slo: Slo) -> DataFrame:
+    """The same for each hour and day; `rows_of` tells them apart."""
+    units = ", ".join(str(unit_ms) for _, unit_ms in ROLL_UPS)
+    each = all_tallies.selectExpr("*", f"explode(array({units})) AS unit_ms")
+    placed = each.withColumn("period", F.expr(instants.period("period", "unit_ms")))
+    return _told(_measured(added_up(placed, _BY), slo), gaps, slo)
+
+
+def rows_of(table: Table, rolled_up: DataFrame) -> DataFrame:
     """The rows of one table of periods."""
-    [unit_ms] = [unit_ms for each, unit_ms in UNITS if each is table]
-    return table.select(all_periods.where(f"unit_ms = {unit_ms}"))
+    [unit_ms] = [unit_ms for each, unit_ms in ROLL_UPS if each is table]
+    return table.select(rolled_up.where(f"unit_ms = {unit_ms}"))
 
 
 def facts(runs: DataFrame, jobs: DataFrame, slo: Slo) -> DataFrame:
@@ -58,26 +60,17 @@ def facts(runs: DataFrame, jobs: DataFrame, slo: Slo) -> DataFrame:
     return _of_runs(runs).unionByName(_of_jobs(jobs, slo), allowMissingColumns=True)
 
 
-def figures(placed: DataFrame, by: Sequence[str], slo: Slo) -> DataFrame:
+def figures(
+    placed: DataFrame, by: Sequence[str], slo: Slo, *, jobs_run: str = "count(DISTINCT run_of)"
+) -> DataFrame:
     """Facts counted, and every measure of them; `unit_ms` says how long each group lasts."""
     counted = placed.groupBy(*by).agg(
-        *(F.expr(f"count_if({name}) AS {name}") for name in _COUNTED),
-        F.expr("count(DISTINCT run_of) AS jobs_run"),
+        *(F.expr(f"count_if({name}) AS {name}") for name in COUNTED),
+        F.expr(f"{jobs_run} AS jobs_run"),
         F.expr("sum(ran_us) AS ran_us"),
-        *(
-            F.expr(f"{_percentiles(name)} AS {name}_at")
-            for name in ("waited_ms", "ran_us", "total_ms")
-        ),
+        *(F.expr(f"{percentiles(rounded(name))} AS {name}_at") for name in VALUES),
     )
-    measures = _measures(slo)
-    return counted.selectExpr("*", *(f"{each} AS {name}" for name, each in measures.items()))
-
-
-def in_scope(at: str, hours: Scope) -> str:
-    """Whether a fact of an instant is in a scope: in its hours if for minutes, else its days."""
-    of_hour = hours.holds(instants.hour(at))
-    of_day = hours.days().holds(instants.day(at))
-    return f"IF(unit_ms = {instants.MINUTE_MS}, {of_hour}, {of_day})"
+    return _measured(counted, slo)
 
 
 def _of_runs(runs: DataFrame) -> DataFrame:
@@ -85,6 +78,7 @@ def _of_runs(runs: DataFrame) -> DataFrame:
         "queue",
         "name",
         "ended_at AS at",
+        "previous_ended_at AS previous_at",
         "true AS runs",
         "outcome = 'failed' AS failures",
         "`then` = 'retry' AS retries",
@@ -107,6 +101,22 @@ def _of_jobs(jobs: DataFrame, slo: Slo) -> DataFrame:
         "total_ms",
     )
     return came.unionByName(ended, allowMissingColumns=True)
+
+
+def _measured(counted: DataFrame, slo: Slo) -> DataFrame:
+    measures = _measures(slo)
+    return counted.selectExpr("*", *(f"{each} AS {name}" for name, each in measures.items()))
+
+
+def _told(figured: DataFrame, gaps: DataFrame, slo: Slo) -> DataFrame:
+    return _with_completeness(figured, gaps).selectExpr(
+        "*",
+        f"{slo.within_ms} AS slo_ms",
+        f"CAST({slo.target} AS DOUBLE) AS slo_target",
+        f"{SCHEMA_VERSION} AS schema_version",
+        f"{instants.stretch('period')} AS stretch",
+        f"{instants.day('period')} AS day",
+    )
 
 
 def _measures(slo: Slo) -> dict[str, str]:
@@ -140,17 +150,6 @@ def _with_completeness(counted: DataFrame, gaps: DataFrame) -> DataFrame:
     flagged = hit.selectExpr("*", "true AS has_gap")
     joined = counted.join(flagged, on=where, how="left")
     return joined.selectExpr("*", "has_gap IS NULL AS is_complete")
-
-
-def _percentiles(name: str) -> str:
-    """Percentiles that are the same whichever order rows come in, and need little memory.
-
-    Exact ones of values rounded to three digits: at most some thousand different ones.
-    """
-    step = f"pow(10.0D, floor(log10({name})) - 2)"
-    exact, rounded = f"CAST({name} AS DOUBLE)", f"round({name} / {step}) * {step}"
-    shares = ", ".join(f"{each}D" for each in _SHARES)
-    return f"percentile(IF({name} < {_EXACT_BELOW}, {exact}, {rounded}), array({shares}))"
 
 
 def _ratio(part: str, whole: str) -> str:

@@ -7,22 +7,26 @@ every batch.
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NoReturn, TypeAlias
 
-from pyspark.sql import DataFrame, GroupedData
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
 
 from chasquimq.errors import QualityError
 from chasquimq.pipeline import instants
-from chasquimq.pipeline.periods import UNITS
+from chasquimq.pipeline.periods import ROLL_UPS
 from chasquimq.pipeline.scope import Scope
 from chasquimq.pipeline.tables import (
     BRONZE,
+    DAYS,
     FAILURES,
+    HOURS,
     JOBS,
     MINUTES,
     RUNS,
     SCHEMA_VERSION,
+    TALLIES,
     Table,
 )
 from chasquimq.spark.event_rows import DATA_LOSS
@@ -43,16 +47,25 @@ class Batch:
 class Look:
     """Questions about a table, for each group of its rows; each answer is a number."""
 
-    groups: GroupedData
+    rows: DataFrame
     questions: Mapping[str, str]
     by: str | None = None
+    places_of: tuple[Table, ...] = ()
+    """Tables that have rows in those places of a scope which rows are grouped by."""
 
     def frame(self, number: int) -> DataFrame:
         """The answers, in columns that every look has."""
         answers = ", ".join(f"CAST({each} AS BIGINT)" for each in self.questions.values())
-        return self.groups.agg(F.expr(f"array({answers}) AS answers")).selectExpr(
-            f"{number} AS look", f"CAST({self.by or 'NULL'} AS BIGINT) AS `group`", "answers"
+        groups = self.rows.groupBy(*([] if self.by is None else [F.expr(f"{self.by} AS `group`")]))
+        group = "NULL" if self.by is None else "`group`"
+        return groups.agg(F.expr(f"array({answers}) AS answers")).selectExpr(
+            f"{number} AS look", f"CAST({group} AS BIGINT) AS `group`", "answers"
         )
+
+    def whole(self, answers: "Answers") -> dict[str, int]:
+        """The answers of all groups together."""
+        told = answers.values()
+        return {each: sum(group[each] or 0 for group in told) for each in self.questions}
 
 
 Answers: TypeAlias = dict[int | None, dict[str, int]]
@@ -67,17 +80,31 @@ class Check:
     judge: Callable[[Sequence[Answers]], None]
 
 
-def check(*checks: Check) -> int:
-    """How many rows the tables have together; Spark looks once for all.
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What is known of tables that keep their promises."""
 
-    Raises `QualityError` for the first promise that is broken.
-    """
+    rows: int
+    """How many they have together."""
+    places: Mapping[str, frozenset[int | None]]
+    """In which places of a scope a table has rows, by its name."""
+
+
+def check(*checks: Check) -> Checked:
+    """Raise `QualityError` for the first promise that is broken; Spark looks once for all."""
     looks = [look for each in checks for look in each.looks]
     answers = _asked(looks)
     found = iter(answers)
     for each in checks:
         each.judge([next(found) for _ in each.looks])
-    return sum(told.get("rows", 0) for groups in answers for told in groups.values())
+    return Checked(
+        sum(told.get("rows", 0) for groups in answers for told in groups.values()),
+        {
+            table.name: frozenset(groups)
+            for look, groups in zip(looks, answers, strict=True)
+            for table in look.places_of
+        },
+    )
 
 
 def check_bronze(rows: DataFrame, expected: int) -> Batch:
@@ -86,11 +113,11 @@ def check_bronze(rows: DataFrame, expected: int) -> Batch:
         "events of jobs, and no others, have a bucket": "(job_id IS NULL) != (bucket IS NULL)"
     }
     also = {"gaps": f"count_if(event = '{DATA_LOSS}')", "lost": "sum(lost)"}
-    look = Look(rows.groupBy(), _questions(BRONZE, promises) | also)
-    [found] = (answers[None] for answers in _asked([look]))
+    look = Look(rows, _questions(BRONZE, promises) | also)
+    [found] = map(look.whole, _asked([look]))
     _judge(BRONZE, rows, promises, found)
     _same_count(found["rows"], expected)
-    return Batch(found["rows"], found["gaps"], found["lost"] or 0)
+    return Batch(found["rows"], found["gaps"], found["lost"])
 
 
 def check_count(rows: DataFrame, expected: int) -> None:
@@ -132,8 +159,10 @@ def of_jobs(jobs: DataFrame, runs: DataFrame) -> Check:
             "failures and retries are runs": "failures > attempts OR retries > failures",
         },
     )  # fmt: skip
-    run = runs.groupBy("queue", "job_id").agg(F.expr("count(1) AS runs"))
-    both = run.join(jobs.select(*JOBS.key, "attempts"), on=list(JOBS.key), how="full")
+    # In the order in which both are sorted, if they were made of the same parts.
+    key = ["job_id", "queue"]
+    run = runs.groupBy(*key).agg(F.expr("count(1) AS runs"))
+    both = run.join(jobs.select(*key, "attempts"), on=key, how="full")
     apart = both.where("attempts IS NULL OR coalesce(runs, 0) != attempts")
 
     def judge(found: Sequence[Answers]) -> None:
@@ -141,7 +170,7 @@ def of_jobs(jobs: DataFrame, runs: DataFrame) -> Check:
         if found[1][None]["apart"]:
             _fail_apart(apart)
 
-    return Check((*own.looks, Look(apart.groupBy(), {"apart": "count(1)"})), judge)
+    return Check((*own.looks, Look(apart, {"apart": "count(1)"})), judge)
 
 
 def _fail_apart(apart: DataFrame) -> NoReturn:
@@ -153,43 +182,58 @@ def _fail_apart(apart: DataFrame) -> NoReturn:
     _fail(JOBS, "counts add up", told)
 
 
-_SUMS = ("arrivals", "runs", "failures", "completed", "dead")
+_SUMS = {name: f"sum({name})" for name in ("arrivals", "runs", "failures", "completed", "dead")}
+_DURATIONS = [name for name in MINUTES.names if name.endswith(("_ms", "_seconds", "_burn"))]
+_OF_PERIODS = {
+    "no negative durations": " OR ".join(f"{name} < 0" for name in _DURATIONS),
+    "rates are shares": "failure_rate > 1 OR retry_rate > 1",
+}
 
 
-def of_periods(rows: DataFrame, runs: DataFrame, jobs: DataFrame, hours: Scope) -> Check:
-    """The periods of a scope count what `runs` and `jobs` hold."""
-    durations = [name for name in MINUTES.names if name.endswith(("_ms", "_seconds", "_burn"))]
-    promises = {
-        "no negative durations": " OR ".join(f"{name} < 0" for name in durations),
-        "rates are shares": "failure_rate > 1 OR retry_rate > 1",
-    }
-    sums = {name: f"sum({name})" for name in _SUMS}
-    # The three tables have the same columns, and are asked in one look.
-    asked = _questions(MINUTES, promises) | sums
+def of_minutes(
+    rows: DataFrame, tallied: DataFrame, runs: DataFrame, jobs: DataFrame, stretches: Scope
+) -> Check:
+    """Minutes and tallies of a scope count what `runs` and `jobs` hold."""
+    by = stretches.place("stretch")
+    own = _of_table(MINUTES, rows, _OF_PERIODS, _SUMS, by)
+    sums = {name: f"sum(IF(measure = '{name}', times, 0))" for name in _SUMS}
+    tallies = _of_table(TALLIES, tallied, {"what is counted is there": "times < 1"}, sums, by)
+    looks = (
+        *(*own.looks, *tallies.looks),
+        _expected(runs, _OF_RUNS, stretches),
+        _expected(jobs, _OF_JOBS, stretches),
+    )
 
     def judge(found: Sequence[Answers]) -> None:
-        of_units, expected = found[0], found[1][None] | found[2][None]
-        for table, unit_ms in UNITS:
-            of_unit = of_units.get(unit_ms, dict.fromkeys(asked, 0))
-            _judge(table, rows.where(f"unit_ms = {unit_ms}"), promises, of_unit)
-            which = "hours" if unit_ms == instants.MINUTE_MS else "days"
-            for name in _SUMS:
-                there = expected[f"{name} in {which}"]
-                if of_unit[name] != there:
-                    told = f"{name} come to {of_unit[name]}, and there are {there}"
-                    _fail(table, "counts add up", told)
+        own.judge(found[:1])
+        tallies.judge(found[1:2])
+        minutes, counted, of_runs, of_jobs = map(Look.whole, looks, found)
+        _adds_up(MINUTES, minutes, of_runs | of_jobs)
+        _adds_up(TALLIES, counted, of_runs | of_jobs)
 
-    looks = (
-        Look(rows.groupBy("unit_ms"), asked, by="unit_ms"),
-        _expected(runs, _OF_RUNS, hours),
-        _expected(jobs, _OF_JOBS, hours),
-    )
     return Check(looks, judge)
 
 
-def of_failures(rows: DataFrame) -> Check:
+def of_roll_ups(rows: DataFrame, minutes: DataFrame, days: Scope) -> Check:
+    """Hours and days count what their minutes do."""
+    # Both tables have the same columns, and are asked in one look.
+    asked = _questions(HOURS, _OF_PERIODS) | _SUMS
+    of_day = days.place(instants.DAY_OF_STRETCH)
+    expected = Look(minutes, _SUMS, of_day, (HOURS, DAYS))
+
+    def judge(found: Sequence[Answers]) -> None:
+        for table, unit_ms in ROLL_UPS:
+            of_unit = found[0].get(unit_ms, dict.fromkeys(asked, 0))
+            _judge(table, rows.where(f"unit_ms = {unit_ms}"), _OF_PERIODS, of_unit)
+            _adds_up(table, of_unit, expected.whole(found[1]))
+
+    return Check((Look(rows, asked, "unit_ms"), expected), judge)
+
+
+def of_failures(rows: DataFrame, stretches: Scope) -> Check:
     """Each kind of failure is there once."""
-    return _of_table(FAILURES, rows, {"what is counted is there": "failures < 1"})
+    promises = {"what is counted is there": "failures < 1"}
+    return _of_table(FAILURES, rows, promises, by=stretches.place("stretch"))
 
 
 # What counts at which instant, and when.
@@ -204,28 +248,31 @@ _OF_JOBS = {
 }
 
 
-def _expected(rows: DataFrame, wanted: Mapping[str, tuple[str, str]], hours: Scope) -> Look:
-    """How many rows meet each condition at its instant, within the hours and within their days."""
-    within = {"hours": (hours, instants.hour), "days": (hours.days(), instants.day)}
-    placed = rows.selectExpr(
-        "*",
-        *(
-            f"{scope.holds(folder(at))} AS {at}_in_{which}"
-            for at in sorted({at for at, _ in wanted.values()})
-            for which, (scope, folder) in within.items()
-        ),
-    )
+def _expected(rows: DataFrame, wanted: Mapping[str, tuple[str, str]], stretches: Scope) -> Look:
+    """How many rows meet each condition at an instant that is within the stretches."""
     counts = {
-        f"{name} in {which}": f"count_if({at}_in_{which} AND ({condition}))"
-        for which in within
+        name: f"count_if({stretches.holds(instants.stretch(at))} AND ({condition}))"
         for name, (at, condition) in wanted.items()
     }
-    return Look(placed.groupBy(), counts)
+    return Look(rows, counts)
 
 
-def _of_table(table: Table, rows: DataFrame, broken_if: Mapping[str, str]) -> Check:
-    look = Look(rows.groupBy(), _questions(table, broken_if))
-    return Check((look,), lambda found: _judge(table, rows, broken_if, found[0][None]))
+def _adds_up(table: Table, there: Mapping[str, int], expected: Mapping[str, int]) -> None:
+    for name in _SUMS:
+        if there[name] != expected[name]:
+            told = f"{name} come to {there[name]}, and there are {expected[name]}"
+            _fail(table, "counts add up", told)
+
+
+def _of_table(
+    table: Table,
+    rows: DataFrame,
+    broken_if: Mapping[str, str],
+    also: Mapping[str, str] = MappingProxyType({}),
+    by: str | None = None,
+) -> Check:
+    look = Look(rows, {**_questions(table, broken_if), **also}, by, (table,) if by else ())
+    return Check((look,), lambda found: _judge(table, rows, broken_if, look.whole(found[0])))
 
 
 def _promises(table: Table, broken_if: Mapping[str, str]) -> dict[str, str]:

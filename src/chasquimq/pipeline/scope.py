@@ -1,20 +1,21 @@
 """Which folders of a table a step is about."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from typing import Self
 
 from chasquimq.pipeline import sql
 
 _SEPARATOR = "\x1f"
-_DAY_MS = 86_400_000
-_EPOCH = date(1970, 1, 1).toordinal()
+_MS, _STRETCH = timedelta(milliseconds=1), timedelta(minutes=10)
+_FORM = "%Y-%m-%dT%H-%M"
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 -- all are in UTC, and so are stretches
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Folders, each a queue and a bucket, an hour or a day; None for all there are."""
+    """Folders, each a queue and a bucket, a stretch or a day; None for all there are."""
 
     folders: frozenset[tuple[str, str]] | None
     since: str | None = field(default=None, compare=False)
@@ -49,21 +50,35 @@ class Scope:
         pair = f"concat_ws({sql.text(_SEPARATOR)}, queue, {folder})"
         return f"({by_each} AND {sql.is_in(pair, pairs)})"
 
+    def place(self, folder: str) -> str | None:
+        """Which of its folders a row is in, counted from 1, in SQL; None if it is all of them."""
+        if self.folders is None:
+            return None
+        pairs = ", ".join(sql.text(_SEPARATOR.join(each)) for each in sorted(self.folders))
+        pair = f"concat_ws({sql.text(_SEPARATOR)}, queue, {folder})"
+        return f"array_position(array({pairs}), {pair})"
+
+    def without(self, places: Collection[int | None]) -> "Scope":
+        """Its folders that are at none of these places."""
+        folders = sorted(self.folders or ())
+        return Scope.of(each for place, each in enumerate(folders, 1) if place not in places)
+
     def days(self) -> "Scope":
-        """The days that hours are in."""
+        """The days that stretches are in."""
         if self.folders is None:
             return self
-        return Scope.of((queue, hour.partition("T")[0]) for queue, hour in self.folders)
+        return Scope.of((queue, stretch.partition("T")[0]) for queue, stretch in self.folders)
 
     def span_ms(self) -> tuple[int, int] | None:
-        """From the first of its days to the end of the last, epoch ms; None if it has no bounds."""
+        """From the first of its stretches to the end of the last, epoch ms; None if unbounded."""
         if not self.folders:
             return None
         try:
-            days = [date.fromisoformat(day).toordinal() - _EPOCH for _, day in self.folders]
+            starts = [_began(stretch) - _EPOCH for _, stretch in self.folders]
         except ValueError:  # an id of a year that no calendar has
             return None
-        return min(days) * _DAY_MS, (max(days) + 1) * _DAY_MS
+        first, end = min(starts), max(starts) + _STRETCH
+        return first // _MS, end // _MS
 
 
 EVERYTHING = Scope(None)
@@ -76,3 +91,15 @@ def day_before(day: str) -> str:
         return (date.fromisoformat(day) - timedelta(days=1)).isoformat()
     except (ValueError, OverflowError):  # of an id of a year that no calendar has
         return ""
+
+
+def stretch_before(stretch: str) -> str:
+    """The stretch before one such as `2026-01-31T09-10`; the same if no calendar has it."""
+    try:
+        return f"{_began(stretch) - _STRETCH:{_FORM}}"
+    except (ValueError, OverflowError):
+        return stretch
+
+
+def _began(stretch: str) -> datetime:
+    return datetime.strptime(stretch, _FORM)  # noqa: DTZ007 -- see above

@@ -14,9 +14,9 @@ from chasquimq.pipeline.failures import failures, fallen
 from chasquimq.pipeline.instants import OTHER_BUCKETS
 from chasquimq.pipeline.jobs import jobs
 from chasquimq.pipeline.lake import Lake
-from chasquimq.pipeline.periods import UNITS, facts, periods, rows_of
-from chasquimq.pipeline.runs import lived, runs
-from chasquimq.pipeline.scope import EVERYTHING, Scope, day_before
+from chasquimq.pipeline.periods import ROLL_UPS, facts, minutes, roll_ups, rows_of
+from chasquimq.pipeline.runs import parts, runs
+from chasquimq.pipeline.scope import EVERYTHING, Scope, day_before, stretch_before
 from chasquimq.pipeline.settings import suited
 from chasquimq.pipeline.slo import Slo
 from chasquimq.pipeline.tables import (
@@ -25,12 +25,20 @@ from chasquimq.pipeline.tables import (
     FAILURES,
     GAPS,
     JOBS,
+    MINUTES,
     RUNS,
+    TALLIES,
     Table,
 )
+from chasquimq.pipeline.tallies import tallies
 from chasquimq.pipeline.width import narrowed
 
 log = logging.getLogger("chasquimq.pipeline")
+
+# Columns that gold is made of: they are read once, and kept while it is made.
+_OF_BOTH = ("queue", "name", "outcome", "error", "error_fingerprint")
+_OF_RUNS = ("job_id", "ended_at", "previous_ended_at", "then", "waited_ms", "ran_us")
+_OF_JOBS = ("arrived_at", "finished_at", "total_ms", "dlq_reason")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +51,8 @@ class Done:
     """Events that are known to be missing."""
     buckets: int = 0
     """Parts of silver that were recomputed; 0 also stands for all of them."""
-    hours: int = 0
-    """Parts of gold that were recomputed; 0 also stands for all of them."""
+    stretches: int = 0
+    """Ten minutes of gold that were recomputed; 0 also stands for all of them."""
 
     def __add__(self, other: "Done") -> "Done":
         """Both together."""
@@ -53,7 +61,7 @@ class Done:
             self.events + other.events,
             self.lost + other.lost,
             self.buckets + other.buckets,
-            self.hours + other.hours,
+            self.stretches + other.stretches,
         )
 
 
@@ -98,8 +106,8 @@ class Steps:
             self.failure = error
             raise
         self.total += done
-        log.info("batch %d: %d events, %d buckets and %d hours recomputed",
-                 number, done.events, done.buckets, done.hours)  # fmt: skip
+        log.info("batch %d: %d events, %d buckets and %d stretches recomputed",
+                 number, done.events, done.buckets, done.stretches)  # fmt: skip
         if self._on_batch is not None:
             self._on_batch(done)
 
@@ -114,7 +122,7 @@ class Steps:
             return Done(1, lost=told.lost)
         with suited(lake.spark, told.events) if may_set else nullcontext():
             done = self.rebuild(lake, touched(rows), rows)
-        return Done(1, told.events, told.lost, done.buckets, done.hours)
+        return Done(1, told.events, told.lost, done.buckets, done.stretches)
 
     def write_bronze(self, lake: Lake, batch: DataFrame, key: str) -> tuple[Done, DataFrame]:
         """Keep the events of a batch, unless that is done; what it came to, and its rows."""
@@ -141,55 +149,71 @@ class Steps:
         # Without a bucket there is no job in `cause`, and nothing else to look at.
         events = _events(lake, scope) if scope else cause
         if scope == EVERYTHING:
-            hours, many = EVERYTHING, None
+            stretches, many = EVERYTHING, None
         else:
-            hours, many = self._silver_hours(events, cause, scope)
+            stretches, many = self._silver_stretches(events, cause, scope)
         if scope:
             self._on_step("making runs and jobs")
             self._silver(lake, narrowed(events, many, of_more=True), scope)
-        if hours:
+        if stretches:
             self._on_step("making minutes, hours, days and failures")
-            self._gold(lake, hours)
-        return Done(buckets=len(scope), hours=len(hours))
+            self._gold(lake, stretches)
+        return Done(buckets=len(scope), stretches=len(stretches))
 
-    def _silver_hours(
+    def _silver_stretches(
         self, events: DataFrame, cause: DataFrame, scope: Scope
     ) -> tuple[Scope, int | None]:
-        """The hours that a cause may change, and how many events the scope has, if known."""
+        """The stretches that a cause may change, and how many events the scope has, if known."""
         seen = Observation()
         counted = events.observe(seen, F.expr("count(1) AS events"))
         changed = cause.where("job_id IS NOT NULL").select("queue", "job_id").distinct()
         of_changed = counted.join(changed, on=["queue", "job_id"], how="left_semi")
-        hours = touched_hours(of_changed, bronze.gaps(cause))
+        stretches = touched_stretches(of_changed, bronze.gaps(cause))
         # Where nothing came of them, Spark may have left them out midway, and who counted, too: to
         # ask would be an error, in every try of the batch.
-        return hours, seen.get["events"] if scope and hours else None
+        return stretches, seen.get["events"] if scope and stretches else None
 
     def _silver(self, lake: Lake, bronze_events: DataFrame, scope: Scope) -> None:
-        events = lived(bronze_events)
-        with _kept(runs(events)) as new_runs, _kept(jobs(events, new_runs)) as new_jobs:
-            many = quality.check(quality.of_runs(new_runs), quality.of_jobs(new_jobs, new_runs))
-            _replace(lake, RUNS, new_runs, scope, many)
-            _replace(lake, JOBS, new_jobs, scope, many)
+        with _kept(parts(bronze_events)) as told, _kept(jobs(told)) as new_jobs:
+            new_runs = runs(told)
+            checked = quality.check(quality.of_runs(new_runs), quality.of_jobs(new_jobs, new_runs))
+            _replace(lake, RUNS, new_runs, scope, checked)
+            _replace(lake, JOBS, new_jobs, scope, checked)
 
-    def _gold(self, lake: Lake, hours: Scope) -> None:
-        days = hours.days()
-        names, told_by = buckets_of(lake, days)
+    def _gold(self, lake: Lake, stretches: Scope) -> None:
+        names, told_by = buckets_of(lake, stretches)
         all_runs, all_jobs = (lake.read(table, bucket=names) for table in (RUNS, JOBS))
-        ended, told = (
-            narrowed(rows, told_by, of_more=True) for rows in within(all_runs, all_jobs, days)
-        )
-        all_facts = narrowed(facts(ended, told, self._slo), told_by)
-        all_periods = periods(all_facts, lake.read(GAPS), slo=self._slo, hours=hours)
-        all_failures = in_hours(failures(narrowed(fallen(ended, told), told_by)), hours)
-        with _kept(all_periods) as new_rows, _kept(all_failures) as new_failures:
-            many = quality.check(
-                quality.of_periods(new_rows, ended, told, hours), quality.of_failures(new_failures)
+        some_runs, some_jobs = within(all_runs, all_jobs, stretches)
+        with (
+            _kept(narrowed(some_runs, told_by, of_more=True)) as ended,
+            _kept(narrowed(some_jobs, told_by, of_more=True)) as told,
+        ):
+            self._periods(lake, ended, told, stretches)
+
+    def _periods(self, lake: Lake, ended: DataFrame, told: DataFrame, stretches: Scope) -> None:
+        days, gaps = stretches.days(), lake.read(GAPS)
+        in_stretches = stretches.holds(instants.stretch("at"))
+        all_facts = facts(ended, told, self._slo).where(in_stretches)
+        all_fallen = fallen(ended, told).where(in_stretches)
+        with (
+            _kept(minutes(all_facts, gaps, slo=self._slo)) as new_minutes,
+            _kept(tallies(all_facts)) as new_tallies,
+            _kept(failures(all_fallen)) as new_failures,
+            _kept(
+                roll_ups(_of_days(lake, TALLIES, new_tallies, stretches), gaps, slo=self._slo)
+            ) as rolled_up,
+        ):
+            of_days = _of_days(lake, MINUTES, new_minutes, stretches)
+            checked = quality.check(
+                quality.of_minutes(new_minutes, new_tallies, ended, told, stretches),
+                quality.of_failures(new_failures, stretches),
+                quality.of_roll_ups(rolled_up, of_days, days),
             )
-            for table, unit_ms in UNITS:
-                scope = hours if unit_ms == instants.MINUTE_MS else days
-                _replace(lake, table, rows_of(table, new_rows), scope, many)
-            _replace(lake, FAILURES, new_failures, hours, many)
+            _replace(lake, MINUTES, new_minutes, stretches, checked)
+            _replace(lake, FAILURES, new_failures, stretches, checked)
+            _replace(lake, TALLIES, new_tallies, stretches, checked)
+            for table, _ in ROLL_UPS:
+                _replace(lake, table, rows_of(table, rolled_up), days, checked)
 
 
 def touched(events: DataFrame) -> Scope:
@@ -200,24 +224,24 @@ def touched(events: DataFrame) -> Scope:
     return Scope.of(((row["queue"], row["bucket"]) for row in found), since)
 
 
-def touched_hours(events: DataFrame, gaps: DataFrame) -> Scope:
-    """The hours of gold in which jobs with these events may be counted, now or before.
+def touched_stretches(events: DataFrame, gaps: DataFrame) -> Scope:
+    """The stretches of gold in which jobs with these events may be counted, now or before.
 
-    Every instant of silver is that of some event, or of the job's creation. So the hours of all
+    Every instant of silver is that of some event, or of the job's creation. So the stretches of all
     events of a job hold those it was in before and those it is in now, without a look at old rows.
     """
     instants_of = f"array(event_at, created_at, {instants.ulid_time('job_id')})"
     of_jobs = events.selectExpr("queue", f"explode({instants_of}) AS at")
-    first, last = instants.period("from_at", instants.HOUR_MS), "greatest(to_at, from_at)"
-    within_gap = f"sequence({first}, {last}, interval 1 hour)"
+    first, last = instants.period("from_at", instants.STRETCH_MS), "greatest(to_at, from_at)"
+    within_gap = f"sequence({first}, {last}, interval 10 minutes)"
     of_gaps = gaps.selectExpr("queue", f"explode({within_gap}) AS at")
     found = (
         of_jobs.unionByName(of_gaps)
         .where("at IS NOT NULL")
-        .selectExpr("queue", f"{instants.hour('at')} AS hour")
+        .selectExpr("queue", f"{instants.stretch('at')} AS stretch")
         .distinct()
     )
-    return Scope.of((row["queue"], row["hour"]) for row in found.collect())
+    return Scope.of((row["queue"], row["stretch"]) for row in found.collect())
 
 
 def in_buckets(events: DataFrame, scope: Scope) -> DataFrame:
@@ -240,49 +264,59 @@ def first_day(scope: Scope) -> str:
     return day_before(min(min(names)[:10], scope.since or names[0]))
 
 
-def buckets_of(lake: Lake, days: Scope) -> tuple[str, int | None]:
-    """A pattern of the buckets whose jobs may count in a scope's days, and of more.
+def buckets_of(lake: Lake, stretches: Scope) -> tuple[str, int | None]:
+    """A pattern of the buckets whose jobs may count in a scope's stretches, and of more.
 
-    And how many events the scope's queues have told since, None if none: there are about as many
-    runs, and as many jobs, at the most.
+    And how many events tell of these stretches, None if none: there are about as many runs, and as
+    many jobs, at the most.
 
-    What counts in a day is told by an event of that day, or by a later one that says when its job
-    was made; a day is allowed for, since two clocks are at work, that of who told and the server's.
-    A producer's that is further ahead is that of the job's id, too, and so of its bucket.
+    What counts in a stretch is told by an event of that time, or by one that says that its job was
+    made then, or by the job's id. Days of bronze are those of the server's clock, stretches those
+    of whoever told: a day is allowed for. A producer's clock that is further ahead is that of the
+    job's id, too, and so of its bucket, which is that of the stretch or the one before.
     """
-    if not days.folders:
+    if not stretches.folders:
         return folders.EVERY, None
-    names = {day for _, day in days.folders}
-    since = day_before(min(names))
-    queues = sorted({queue for queue, _ in days.folders})
+    names = {stretch for _, stretch in stretches.folders}
+    since = day_before(min(names)[:10])
     told = lake.read(BRONZE, day=folders.since(since)).where(
-        f"day >= {sql.text(since)} AND {sql.is_in('queue', queues)} AND bucket IS NOT NULL"
+        f"day >= {sql.text(since)} AND bucket IS NOT NULL "
+        f"AND ({is_within('event_at', stretches)} OR {is_within('created_at', stretches)})"
     )
     rows = told.groupBy("bucket").count().collect()
-    found = folders.one_of({row["bucket"] for row in rows}, *names, OTHER_BUCKETS)
-    return found, sum(row["count"] for row in rows) or None
+    found = {row["bucket"] for row in rows} | names | {stretch_before(name) for name in names}
+    return folders.one_of(found, OTHER_BUCKETS), sum(row["count"] for row in rows) or None
 
 
-def within(all_runs: DataFrame, all_jobs: DataFrame, days: Scope) -> tuple[DataFrame, DataFrame]:
-    """The runs and jobs that may count in a scope's days."""
-    span = days.span_ms()
-
-    def holds(at: str) -> str:
-        is_in = days.holds(instants.day(at))
-        if span is None:
-            return is_in
-        first, end = (f"timestamp_millis({ms})" for ms in span)
-        # Files say which instants they hold, so most of them need not be opened.
-        return f"({at} >= {first} AND {at} < {end} AND {is_in})"
-
-    return all_runs.where(holds("ended_at")), all_jobs.where(
-        f"{holds('arrived_at')} OR {holds('finished_at')}"
+def within(
+    all_runs: DataFrame, all_jobs: DataFrame, stretches: Scope
+) -> tuple[DataFrame, DataFrame]:
+    """The runs and jobs that may count in a scope's stretches, with what gold is made of."""
+    came_or_ended = f"{is_within('arrived_at', stretches)} OR {is_within('finished_at', stretches)}"
+    return (
+        all_runs.where(is_within("ended_at", stretches)).select(*_OF_BOTH, *_OF_RUNS),
+        all_jobs.where(came_or_ended).select(*_OF_BOTH, *_OF_JOBS),
     )
 
 
-def in_hours(rows: DataFrame, hours: Scope) -> DataFrame:
-    """The rows of a scope's hours."""
-    return rows.where(hours.holds("hour"))
+def is_within(at: str, stretches: Scope) -> str:
+    """Whether an instant is in one of a scope's stretches, in SQL."""
+    is_in, span = stretches.holds(instants.stretch(at)), stretches.span_ms()
+    if span is None:
+        return is_in
+    first, end = (f"timestamp_millis({ms})" for ms in span)
+    # Files say which instants they hold, so most of them need not be opened.
+    return f"({at} >= {first} AND {at} < {end} AND {is_in})"
+
+
+def _of_days(lake: Lake, table: Table, made: DataFrame, stretches: Scope) -> DataFrame:
+    """What a table will hold of a scope's days, once its stretches are replaced by what is made."""
+    if stretches == EVERYTHING:
+        return made
+    days = stretches.days()
+    others = lake.read(table, stretch=folders.one_of((), *(day for _, day in days.folders or ())))
+    of_days = f"{days.holds(instants.DAY_OF_STRETCH)} AND NOT {stretches.holds('stretch')}"
+    return others.where(of_days).unionAll(made)
 
 
 def _batch(lake: Lake, key: str, *, first_day: str = "") -> DataFrame:
@@ -296,11 +330,24 @@ def _events(lake: Lake, scope: Scope) -> DataFrame:
     return in_buckets(lake.read(BRONZE, day=folders.since(first_day(scope))), scope)
 
 
-def _replace(lake: Lake, table: Table, rows: DataFrame, scope: Scope, at_most: int) -> None:
+def _replace(
+    lake: Lake, table: Table, rows: DataFrame, scope: Scope, checked: quality.Checked
+) -> None:
+    """Put rows in the place of a scope's; where there are none any more, nothing is left.
+
+    As when a late event says that a job came at another time than it seemed. A kill before the last
+    step is mended when the batch comes again.
+    """
     if scope == EVERYTHING:
-        lake.replace_all(table, rows, at_most=at_most)
-    else:
-        lake.replace(table, rows, at_most=at_most)
+        lake.replace_all(table, rows, at_most=checked.rows)
+        return
+    lake.replace(table, rows, at_most=checked.rows)
+    # Of silver nobody asks: events only come, and what they tell of stays.
+    places = checked.places.get(table.name)
+    if places is not None and (empty := scope.without(places)):
+        column = table.partitions[1]
+        names = {name for _, name in empty.folders or ()}
+        lake.drop(table, empty.holds(column), **{column: folders.one_of(names)})
 
 
 @contextmanager

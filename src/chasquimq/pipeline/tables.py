@@ -155,6 +155,7 @@ RUNS = Table(
         _NAME,
         Column("started_at", _TIME, "when the handler began, null if nobody told"),
         Column("ended_at", _TIME, "when it was done, null while it runs or if nobody told"),
+        Column("previous_ended_at", _TIME, "when the job's run ended that ended before, if any"),
         Column("waited_ms", _LONG, "how long the job stood in the stream before; see below"),
         Column("ran_us", _LONG, "how long the handler ran"),
         Column("outcome", _TEXT, "`completed`, `failed`, or `open`: not ended as far as is known"),
@@ -242,8 +243,8 @@ def _gold(name: str, unit: str, folder: Column) -> Table:
     )
 
 
-_HOUR = Column("hour", _TEXT, "the hour in UTC, such as 2026-01-31T09")
-MINUTES = _gold("minutes", "minute", _HOUR)
+_STRETCH = Column("stretch", _TEXT, "the ten minutes in UTC, such as 2026-01-31T09-10")
+MINUTES = _gold("minutes", "minute", _STRETCH)
 HOURS = _gold("hours", "hour", _DAY)
 DAYS = _gold("days", "day", _DAY)
 
@@ -260,11 +261,33 @@ FAILURES = Table(
         Column("failures", _LONG, "how many"),
         _VERSION,
         _QUEUE,
-        _HOUR,
+        _STRETCH,
     ),
     key=("queue", "name", "period", "kind", "reason", "error_fingerprint"),
-    partitions=("queue", "hour"),
+    partitions=("queue", "stretch"),
 )
 
-TABLES = (BATCHES, BRONZE, COMPACTIONS, GAPS, RUNS, JOBS, MINUTES, HOURS, DAYS, FAILURES)
+TALLIES = Table(
+    "tallies",
+    "What was counted in ten minutes; `hours` and `days` are added up from these rows.",
+    (
+        Column("period", _TIME, "the beginning of the ten minutes"),
+        _NAME,
+        Column("measure", _TEXT, "what was counted, such as `runs`; or of what values were counted:"
+               " `waited_ms`, `ran_us`, `total_ms`"),
+        Column("value", _REAL, "the value, rounded as for percentiles; 0 where there is none"),
+        Column("times", _LONG, "how often; of `handler_us` the sum"),
+        _VERSION,
+        _QUEUE,
+        _STRETCH,
+    ),
+    key=("queue", "name", "period", "measure", "value"),
+    partitions=("queue", "stretch"),
+)  # fmt: skip
+
+TABLES = (
+    *(BATCHES, BRONZE, COMPACTIONS, GAPS),
+    *(RUNS, JOBS),
+    *(MINUTES, FAILURES, TALLIES, HOURS, DAYS),
+)
 """All of them, in the order they are made."""
