@@ -146,6 +146,14 @@ def test_clocks_that_differ_make_no_duration_negative(kept):
     assert picked(found, "total_ms", order=("job_id",)) == [(0,)]
 
 
+def test_a_later_run_that_nobody_told_the_beginning_of_has_waited_an_unknown_time(kept):
+    _, made, _ = kept([
+        *a_run(0, "a", fails="no"),
+        *a_run(9, "a", attempt=2),
+    ])  # fmt: skip
+    assert picked(made, "attempt", "waited_ms", order=("attempt",)) == [(1, 0), (2, None)]
+
+
 def test_a_job_whose_producer_is_days_ahead_is_found_in_its_bucket(spark):
     """The id of the job is of a day on which there are no events."""
     ahead = "01KGHF3M8R0000000000000000"
@@ -197,6 +205,9 @@ def test_hours_and_days_are_what_their_runs_and_jobs_would_give(kept):
         # Twice in an hour, again in the next, and once more a day later: one job each time.
         *(each for turn, at_ms in enumerate((0, minute_ms, hour_ms, 24 * hour_ms), start=1)
           for each in a_run(at_ms, "again", attempt=turn, fails="no")),
+        # Given up before its first run, replayed, run: that is one job that ran.
+        told(0, "dlq", "unread", attempt=0, reason="malformed"),
+        *a_run(minute_ms, "unread"),
     ])  # fmt: skip
     slo = Slo(within_ms=5_000, target=0.9)
     all_facts = plain(facts(made, found, slo))

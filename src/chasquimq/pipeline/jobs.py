@@ -8,7 +8,7 @@ from chasquimq.pipeline.sql import when
 from chasquimq.pipeline.tables import JOBS, SCHEMA_VERSION
 from chasquimq.wire.event import EventName
 
-# In the order in which `parts` are sorted: rows that are grouped stand together already.
+# By the id first, as in `runs.py`.
 _KEY = ("job_id", "queue")
 _OF_LAST_LIFE = ("began_at", "first_at_of_life", "outcome", "finished_at", "dlq_reason")
 _ERRORS = ("error", "error_fingerprint")

@@ -90,7 +90,9 @@ def _of_runs(runs: DataFrame) -> DataFrame:
 
 def _of_jobs(jobs: DataFrame, slo: Slo) -> DataFrame:
     """Two facts for each job that is done: that it came, and that it ended."""
-    came = jobs.selectExpr("queue", "name", "arrived_at AS at", "true AS arrivals")
+    came = jobs.where("arrived_at IS NOT NULL").selectExpr(
+        "queue", "name", "arrived_at AS at", "true AS arrivals"
+    )
     ended = jobs.where("finished_at IS NOT NULL").selectExpr(
         "queue",
         "name",

@@ -1,8 +1,8 @@
 """The pipeline as its users know it: run, streamed, rebuilt, read.
 
 One streaming query takes the events in batches. For each batch it writes bronze, then recomputes
-from bronze the buckets of silver that the batch has touched, then from silver the hours and days of
-gold that those jobs are in. No state is kept but the tables: whatever is done twice, after a crash
+from bronze the buckets of silver that the batch has touched, then from silver the stretches of gold
+that those jobs are in. No state is kept but the tables: whatever is done twice, after a crash
 or by hand, is done to the same result.
 """
 

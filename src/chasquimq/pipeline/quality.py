@@ -217,9 +217,10 @@ def of_minutes(
 def of_roll_ups(rows: DataFrame, minutes: DataFrame, days: Scope) -> Check:
     """Hours and days count what their minutes do."""
     # Both tables have the same columns, and are asked in one look.
-    asked = _questions(HOURS, _OF_PERIODS) | _SUMS
+    sums = _SUMS | {name: f"sum({name})" for name in ("retries", "slo_good")}
+    asked = _questions(HOURS, _OF_PERIODS) | sums
     of_day = days.place(instants.DAY_OF_STRETCH)
-    expected = Look(minutes, _SUMS, of_day, (HOURS, DAYS))
+    expected = Look(minutes, sums, of_day, (HOURS, DAYS))
 
     def judge(found: Sequence[Answers]) -> None:
         for table, unit_ms in ROLL_UPS:
@@ -242,7 +243,7 @@ _OF_RUNS = {
     "failures": ("ended_at", "ended_at IS NOT NULL AND outcome = 'failed'"),
 }
 _OF_JOBS = {
-    "arrivals": ("arrived_at", "true"),
+    "arrivals": ("arrived_at", "arrived_at IS NOT NULL"),
     "completed": ("finished_at", "outcome = 'completed'"),
     "dead": ("finished_at", "outcome = 'dead'"),
 }
@@ -258,9 +259,9 @@ def _expected(rows: DataFrame, wanted: Mapping[str, tuple[str, str]], stretches:
 
 
 def _adds_up(table: Table, there: Mapping[str, int], expected: Mapping[str, int]) -> None:
-    for name in _SUMS:
-        if there[name] != expected[name]:
-            told = f"{name} come to {there[name]}, and there are {expected[name]}"
+    for name, many in expected.items():
+        if there[name] != many:
+            told = f"{name} come to {there[name]}, and there are {many}"
             _fail(table, "counts add up", told)
 
 

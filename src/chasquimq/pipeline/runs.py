@@ -51,7 +51,6 @@ def parts(bronze: DataFrame) -> DataFrame:
         f"{_waited_ms()} AS waited_ms",
     )
     began = is_any(*_BEGINS)
-    # Sorted by these, and so is what is grouped by fewer of them.
     found = told.groupBy("job_id", "queue", "life", "run").agg(
         F.expr("any_value(bucket) AS bucket"),
         F.expr("max(name) AS name"),
@@ -67,24 +66,26 @@ def parts(bronze: DataFrame) -> DataFrame:
         F.expr(f"min({when(f'{_IS_RETRY} OR {_IS_DEAD}', 'event_at')}) AS settled_at"),
         F.expr("min(waited_ms) AS waited_ms"),
         F.expr("max(duration_us) AS ran_us"),
+        F.expr(f"max({_IS_COMPLETED}) AS has_completed"),
         F.expr(f"max({_IS_FAILED} OR {_IS_RETRY} OR {_IS_DEAD}) AS has_failed"),
         F.expr(f"max({_IS_RETRY}) AS has_retry"),
+        F.expr(f"max({_IS_DEAD}) AS is_dead"),
         F.expr(f"max({when(_IS_RETRY, 'backoff_ms')}) AS backoff_ms"),
         F.expr(f"max({when(_IS_FAILED, 'reason')}) AS error"),
     )
-    has_completed, is_dead = "completed_at IS NOT NULL", "dead_at IS NOT NULL"
     outcome = (
-        f"CASE WHEN {has_completed} THEN 'completed' WHEN has_failed THEN 'failed' ELSE 'open' END"
+        "CASE WHEN has_completed THEN 'completed' WHEN has_failed THEN 'failed' ELSE 'open' END"
     )
     then = (
-        f"CASE WHEN {has_completed} THEN NULL WHEN has_retry THEN 'retry' "
-        f"WHEN {is_dead} THEN 'dead' END"
+        "CASE WHEN has_completed THEN NULL WHEN has_retry THEN 'retry' WHEN is_dead THEN 'dead' END"
     )
-    ended = found.selectExpr("*", "coalesce(told_at, settled_at) AS ended_at")
-    by_end = "PARTITION BY job_id, queue ORDER BY ended_at, life, run"
+    # A job may be given up without a run.
+    ended_at = when("run >= 1", "coalesce(told_at, settled_at)")
+    ended = found.selectExpr("*", f"{ended_at} AS ended_at")
+    by_end = "PARTITION BY job_id, queue, coalesce(name, '') ORDER BY ended_at, life, run"
     return ended.select(
         "*",
-        # Those that have not ended come first.
+        # What has no end comes first.
         F.expr(f"lag(ended_at) OVER ({by_end}) AS previous_ended_at"),
         F.expr(f"{outcome} AS outcome"),
         F.expr(f"{then} AS `then`"),
@@ -140,4 +141,5 @@ def _waited_ms() -> str:
         THEN unix_millis(event_at) - unix_millis(mark.event_at)
         WHEN attempt = 1 AND life = 1 THEN wait_ms
     END"""
-    return when(_IS_ACTIVE, f"greatest({waited_ms}, 0)")
+    # Of a null and a number the greatest is the number.
+    return when(f"{_IS_ACTIVE} AND ({waited_ms}) IS NOT NULL", f"greatest({waited_ms}, 0)")

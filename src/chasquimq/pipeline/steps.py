@@ -151,7 +151,7 @@ class Steps:
         if scope == EVERYTHING:
             stretches, many = EVERYTHING, None
         else:
-            stretches, many = self._silver_stretches(events, cause, scope)
+            stretches, many = self._silver_stretches(lake, events, cause, scope)
         if scope:
             self._on_step("making runs and jobs")
             self._silver(lake, narrowed(events, many, of_more=True), scope)
@@ -161,14 +161,14 @@ class Steps:
         return Done(buckets=len(scope), stretches=len(stretches))
 
     def _silver_stretches(
-        self, events: DataFrame, cause: DataFrame, scope: Scope
+        self, lake: Lake, events: DataFrame, cause: DataFrame, scope: Scope
     ) -> tuple[Scope, int | None]:
         """The stretches that a cause may change, and how many events the scope has, if known."""
         seen = Observation()
         counted = events.observe(seen, F.expr("count(1) AS events"))
         changed = cause.where("job_id IS NOT NULL").select("queue", "job_id").distinct()
         of_changed = counted.join(changed, on=["queue", "job_id"], how="left_semi")
-        stretches = touched_stretches(of_changed, bronze.gaps(cause))
+        stretches = touched_stretches(lake, of_changed, bronze.gaps(cause))
         # Where nothing came of them, Spark may have left them out midway, and who counted, too: to
         # ask would be an error, in every try of the batch.
         return stretches, seen.get["events"] if scope and stretches else None
@@ -211,9 +211,10 @@ class Steps:
             )
             _replace(lake, MINUTES, new_minutes, stretches, checked)
             _replace(lake, FAILURES, new_failures, stretches, checked)
-            _replace(lake, TALLIES, new_tallies, stretches, checked)
             for table, _ in ROLL_UPS:
                 _replace(lake, table, rows_of(table, rolled_up), days, checked)
+            # Last: Spark drops what is kept of a table when that is written.
+            _replace(lake, TALLIES, new_tallies, stretches, checked)
 
 
 def touched(events: DataFrame) -> Scope:
@@ -224,24 +225,31 @@ def touched(events: DataFrame) -> Scope:
     return Scope.of(((row["queue"], row["bucket"]) for row in found), since)
 
 
-def touched_stretches(events: DataFrame, gaps: DataFrame) -> Scope:
+def touched_stretches(lake: Lake, events: DataFrame, gaps: DataFrame) -> Scope:
     """The stretches of gold in which jobs with these events may be counted, now or before.
 
     Every instant of silver is that of some event, or of the job's creation. So the stretches of all
     events of a job hold those it was in before and those it is in now, without a look at old rows.
+    And all there are of the days that a gap is in, since periods say whether they are whole.
     """
     instants_of = f"array(event_at, created_at, {instants.ulid_time('job_id')})"
-    of_jobs = events.selectExpr("queue", f"explode({instants_of}) AS at")
-    first, last = instants.period("from_at", instants.STRETCH_MS), "greatest(to_at, from_at)"
-    within_gap = f"sequence({first}, {last}, interval 10 minutes)"
-    of_gaps = gaps.selectExpr("queue", f"explode({within_gap}) AS at")
+    of_jobs = events.selectExpr("queue", f"explode({instants_of}) AS at").where("at IS NOT NULL")
+    first, last = instants.day("from_at"), instants.day("greatest(to_at, from_at)")
     found = (
-        of_jobs.unionByName(of_gaps)
-        .where("at IS NOT NULL")
-        .selectExpr("queue", f"{instants.stretch('at')} AS stretch")
+        of_jobs.selectExpr("queue", f"{instants.stretch('at')} AS stretch", "'' AS last")
         .distinct()
+        .unionAll(gaps.selectExpr("queue", f"{first} AS stretch", f"{last} AS last"))
+        .collect()
     )
-    return Scope.of((row["queue"], row["stretch"]) for row in found.collect())
+    touched = {(row["queue"], row["stretch"]) for row in found if not row["last"]}
+    return Scope.of(touched.union(*(_in_gap(lake, *row) for row in found if row["last"])))
+
+
+def _in_gap(lake: Lake, queue: str, first_day: str, last_day: str) -> set[tuple[str, str]]:
+    """Stretches of a queue that have rows, within some days."""
+    in_days = f"{instants.DAY_OF_STRETCH} BETWEEN {sql.text(first_day)} AND {sql.text(last_day)}"
+    rows = lake.read(MINUTES).where(f"queue = {sql.text(queue)} AND {in_days}")
+    return {(queue, row["stretch"]) for row in rows.select("stretch").distinct().collect()}
 
 
 def in_buckets(events: DataFrame, scope: Scope) -> DataFrame:

@@ -155,7 +155,11 @@ RUNS = Table(
         _NAME,
         Column("started_at", _TIME, "when the handler began, null if nobody told"),
         Column("ended_at", _TIME, "when it was done, null while it runs or if nobody told"),
-        Column("previous_ended_at", _TIME, "when the job's run ended that ended before, if any"),
+        Column(
+            "previous_ended_at",
+            _TIME,
+            "when the job's run of this name ended that ended before, if any",
+        ),
         Column("waited_ms", _LONG, "how long the job stood in the stream before; see below"),
         Column("ran_us", _LONG, "how long the handler ran"),
         Column("outcome", _TEXT, "`completed`, `failed`, or `open`: not ended as far as is known"),
