@@ -1,7 +1,7 @@
 """What happened in a minute, an hour or a day, for each queue and name. Pure.
 
-Minutes are made of runs and jobs. Hours and days are added up from tallies of ten minutes, so what
-one more event costs does not grow with the day that it is in.
+Minutes are made of runs and jobs. Hours and days are added up from tallies of ten minutes, so one
+more event does not have all runs and jobs of its day read again.
 """
 
 from collections.abc import Sequence

@@ -46,17 +46,14 @@ class Scope:
         by_each = f"({sql.is_in('queue', queues)} AND {sql.is_in(folder, names)})"
         if len(queues) < 2:  # noqa: PLR2004 -- one, or none
             return by_each
-        pairs = [_SEPARATOR.join(each) for each in sorted(self.folders)]
-        pair = f"concat_ws({sql.text(_SEPARATOR)}, queue, {folder})"
-        return f"({by_each} AND {sql.is_in(pair, pairs)})"
+        return f"({by_each} AND {sql.is_in(_pair(folder), self._pairs())})"
 
     def place(self, folder: str) -> str | None:
         """Which of its folders a row is in, counted from 1, in SQL; None if it is all of them."""
         if self.folders is None:
             return None
-        pairs = ", ".join(sql.text(_SEPARATOR.join(each)) for each in sorted(self.folders))
-        pair = f"concat_ws({sql.text(_SEPARATOR)}, queue, {folder})"
-        return f"array_position(array({pairs}), {pair})"
+        pairs = ", ".join(map(sql.text, self._pairs()))
+        return f"array_position(array({pairs}), {_pair(folder)})"
 
     def without(self, places: Collection[int | None]) -> "Scope":
         """Its folders that are at none of these places."""
@@ -80,9 +77,16 @@ class Scope:
         first, end = min(starts), max(starts) + _STRETCH
         return first // _MS, end // _MS
 
+    def _pairs(self) -> list[str]:
+        return [_SEPARATOR.join(each) for each in sorted(self.folders or ())]
+
 
 EVERYTHING = Scope(None)
 """All folders."""
+
+
+def _pair(folder: str) -> str:
+    return f"concat_ws({sql.text(_SEPARATOR)}, queue, {folder})"
 
 
 def day_before(day: str) -> str:

@@ -34,7 +34,9 @@ def tallies(all_facts: DataFrame) -> DataFrame:
         ),
         F.expr(f"coalesce(sum(ran_us), 0) AS {_HANDLER_US}"),
     )
-    counts = _one_a_row(counted, "times", {name: name for name in _counts()})
+    counts = _one_a_row(
+        counted, "times", {name: name for name in (*COUNTED, *_JOBS_RUN, _HANDLER_US)}
+    )
     each = _one_a_row(placed, "value", {name: rounded(name) for name in VALUES})
     values = each.where("value IS NOT NULL").groupBy(*_BY, "measure", "value").agg(
         F.expr("count(1) AS times")
@@ -81,10 +83,6 @@ def rounded(name: str) -> str:
     """
     step = f"pow(10.0D, floor(log10({name})) - 2)"
     return f"IF({name} < {_EXACT_BELOW}, CAST({name} AS DOUBLE), round({name} / {step}) * {step})"
-
-
-def _counts() -> tuple[str, ...]:
-    return *COUNTED, *_JOBS_RUN, _HANDLER_US
 
 
 def is_first_of_job(unit_ms: int) -> str:
