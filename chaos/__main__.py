@@ -1,12 +1,16 @@
 """The command line: plays a run, prints the report, and exits with 1 if a promise was broken."""
 
+import shutil
 import signal
 import sys
+import tempfile
+from pathlib import Path
 
 from chaos import checker, past, report
 from chaos.faults import FAULTS
-from chaos.options import parse
+from chaos.options import Options, parse
 from chaos.run import run
+from chaos.saying import say
 
 
 def main() -> int:
@@ -14,7 +18,24 @@ def main() -> int:
     options = parse(sys.argv[1:], [fault.name for fault in FAULTS])
     # An exit rather than sudden death, so that the servers and processes of the run end too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    records = run(options)
+    if options.keep:
+        options.keep.mkdir(parents=True, exist_ok=True)
+        return _play(options, options.keep)
+    folder = Path(tempfile.mkdtemp(prefix="chaos-"))
+    status = 0
+    try:
+        status = _play(options, folder)
+    finally:
+        # The same seed breaks the same things, and hardly ever in the same moment again.
+        if status:
+            say(f"the history of the broken promises is in {folder}")
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+    return status
+
+
+def _play(options: Options, folder: Path) -> int:
+    records = run(options, folder)
     told = past.told(records)
     breaches = checker.check(told)
     show = report.to_json if options.is_json else report.to_text

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from chaos.clocks import now_us
-from chaos.history import Cut, Died, Scroll
+from chaos.history import Died, Scroll
 from chaos.options import LEASE_MS, Options
 from chaos.process import Orders
 
@@ -181,24 +181,6 @@ class Fleet:
                     actor.start(may_be_skewed=may_be_skewed)
                 finally:
                     actor.lock.release()
-
-    def stop_the_slow(self, scroll: Scroll) -> None:
-        """Stop those whose clock is behind; `mend` starts them again."""
-        self._stop([actor for actor in self._actors if actor.skew_ms < 0], scroll)
-
-    def stop_the_fast(self, scroll: Scroll) -> None:
-        """Stop those whose clock is ahead."""
-        self._stop([actor for actor in self._actors if actor.skew_ms > 0], scroll)
-
-    @staticmethod
-    def _stop(actors: list[Actor], scroll: Scroll) -> None:
-        alive = [actor for actor in actors if actor.is_alive]
-        began = now_us()
-        for actor in alive:
-            actor.send(signal.SIGTERM)
-        for actor in alive:
-            actor.end(scroll)
-            scroll.write(Cut(began, now_us(), actor.who, "stopped"))
 
     def retire(self, scroll: Scroll, *names: str) -> None:
         """End those whose names begin so, and play their parts no more."""

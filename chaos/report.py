@@ -11,9 +11,12 @@ from chaos.faults import playable
 from chaos.history import (
     Added,
     Asked,
+    Born,
     Ended,
     Found,
+    Led,
     Record,
+    Recurs,
     Started,
     Withdrawing,
     Withdrawn,
@@ -172,11 +175,14 @@ def _futile(past: Past) -> dict[str, dict[str, int]]:
 
 
 def story(breach: Breach, records: Iterable[Record]) -> list[str]:
-    """Every line of the history that tells of the job of a breach, in order."""
+    """Every line of the history that tells of the job of a breach, in order.
+
+    Where it is of no single job: who led, by what clock, and what was to recur.
+    """
     records = list(records)
     job_id = breach.job_id
     if not job_id:
-        return []
+        return [to_line(each) for each in records if isinstance(each, Recurs | Born | Led)]
     kinds = Added | Started | Found | Withdrawing | Withdrawn
     of_job = [r for r in records if isinstance(r, kinds) and r.job_id == job_id]
     calls = {record.call for record in of_job if isinstance(record, Added | Started)}

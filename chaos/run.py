@@ -1,7 +1,6 @@
 """One run, from the first process to the last look."""
 
 import asyncio
-import tempfile
 import threading
 from collections.abc import Iterable
 from contextlib import ExitStack
@@ -24,17 +23,13 @@ from chasquimq.wire.keys import QueueKeys
 QUEUE = "chaos"
 
 
-def run(options: Options, parts: Iterable[Part] | None = None) -> list[Record]:
-    """Play it, and return all that was written down, in the order of time.
+def run(options: Options, folder: Path, parts: Iterable[Part] | None = None) -> list[Record]:
+    """Play it, and return all that was written down in the folder, in the order of time.
 
     The parts are those of the options unless others are given.
     """
     keys = QueueKeys(QUEUE)
     with ExitStack() as afterwards:
-        folder = options.keep or Path(
-            afterwards.enter_context(tempfile.TemporaryDirectory(prefix="chaos-"))
-        )
-        folder.mkdir(parents=True, exist_ok=True)
         scroll = Scroll(folder / "nemesis.jsonl")
         afterwards.callback(scroll.close)
         servers = stage.build(options.topology, options.server, keys.stream)

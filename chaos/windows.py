@@ -2,8 +2,7 @@
 
 A window that passes while nobody leads, or while the leader cannot reach the server, may be left
 out by the policies that say so. One that comes while the same process has led for a while, and
-nothing was done to it or to the server, may not. Leaders go by their own clock, which may be wrong:
-windows before the time that an earlier leader's clock has shown are decided already.
+nothing was done to it or to the server, may not, however wrong the clock of that process is.
 """
 
 from collections.abc import Iterator
@@ -27,12 +26,11 @@ _AIMED_AT_ALL = frozenset({"reset-everybody", "wrong-type", "move-slot", "destro
 
 @dataclass(frozen=True, slots=True)
 class _Term:
-    """A time in which one process led: by the machine's clock, and how wrong its own was."""
+    """A time in which one process led."""
 
     since_us: int
     until_us: int
     who: str
-    skew_ms: int
 
 
 def fired(past: Past, key: str) -> list[int]:
@@ -52,18 +50,13 @@ def had_to_fire(past: Past, spec: Recurs) -> set[int]:
 
 def _had_to_fire(past: Past, spec: Recurs, first_ms: int, last_ms: int) -> Iterator[int]:
     offset_ms = past.wall_offset_ms
-    decided_ms = first_ms
     for term in _terms(past):
-        if term.until_us < spec.us:
-            continue  # it was not stored yet
-        ahead_ms = offset_ms + term.skew_ms
         for since_us, until_us in _calm(past, term):
-            due_ms = since_us // 1_000 + ahead_ms + spec.every_ms
-            earliest = max(due_ms, decided_ms + spec.every_ms)
-            latest = min(until_us // 1_000 + ahead_ms - spec.every_ms, last_ms)
+            due_ms = since_us // 1_000 + offset_ms + spec.every_ms
+            earliest = max(due_ms, first_ms + spec.every_ms)
+            latest = min(until_us // 1_000 + offset_ms - spec.every_ms, last_ms)
             steps = -(-(earliest - first_ms) // spec.every_ms)
             yield from range(first_ms + steps * spec.every_ms, latest + 1, spec.every_ms)
-        decided_ms = max(decided_ms, term.until_us // 1_000 + ahead_ms)
 
 
 def _terms(past: Past) -> Iterator[_Term]:
@@ -71,7 +64,7 @@ def _terms(past: Past) -> Iterator[_Term]:
     for led in sorted(past.led, key=lambda each: each.us):
         if process := _who(born, led):
             until_us = min(led.until_us, past.died_us.get(process.who, FOREVER_US))
-            yield _Term(led.us, until_us, process.who, process.skew_ms)
+            yield _Term(led.us, until_us, process.who)
 
 
 def _who(born: list[Born], led: Led) -> Born | None:

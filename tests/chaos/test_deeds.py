@@ -10,7 +10,7 @@ import redis
 from chaos import stage
 from chaos.faults import FAULTS
 from chaos.fleet import Fleet, cast
-from chaos.history import Cut, Died, Scroll, Starved, read_all
+from chaos.history import Died, Scroll, Starved, read_all
 from chaos.options import Options
 from chaos.scene import FutileError, Scene
 from chasquimq import Queue
@@ -118,25 +118,6 @@ def test_a_server_without_memory_gets_it_back_however_the_fault_ends(theatre, mo
         theatre.play("exhaust-memory")
     assert theatre.stage.client().config_get("maxmemory") == {"maxmemory": "0"}
     assert [each for each in read_all(theatre.folder) if isinstance(each, Starved)]
-
-
-@pytest.mark.parametrize("skew_ms", [-180_000, 240_000])
-def test_who_goes_by_a_wrong_clock_is_stopped_and_goes_by_the_right_one(
-    theatre, monkeypatch, skew_ms
-):
-    monkeypatch.setattr("chaos.fleet._SKEWS_MS", (skew_ms,))
-    theatre.worker.kill(theatre.scroll)
-    theatre.fleet.mend(theatre.scroll)
-    assert theatre.worker.skew_ms == skew_ms
-    stops = (theatre.fleet.stop_the_slow, theatre.fleet.stop_the_fast)
-    stops[skew_ms < 0](theatre.scroll)
-    assert theatre.worker.is_alive
-    stops[skew_ms > 0](theatre.scroll)
-    assert not theatre.worker.is_alive
-    theatre.fleet.mend(theatre.scroll, may_be_skewed=False)
-    assert (theatre.worker.who, theatre.worker.skew_ms) == ("worker-1.3", 0)
-    [stopped] = [each for each in read_all(theatre.folder) if isinstance(each, Cut)]
-    assert (stopped.who, stopped.why) == ("worker-1.2", "stopped")
 
 
 @pytest.mark.parametrize("fault", ["lose-request", "truncate-answer"])

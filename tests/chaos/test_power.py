@@ -18,15 +18,9 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def right_clocks(monkeypatch):
-    """Who goes by a slow clock is stopped in the end, which would excuse what it has in hand."""
-    monkeypatch.setattr("chaos.fleet._SKEWS_MS", (0,))
-
-
 def breaches_of(breaks, folder, *, fault, kinds, rate):
     """How often each rule was broken by a run of such jobs in which all workers do so."""
-    options = Options(minutes=0.1, seed=1, rate=rate, faults=(fault,), keep=folder)
+    options = Options(minutes=0.1, seed=1, rate=rate, faults=(fault,))
     broken = "tests.support.broken_worker"
     parts = [
         replace(part, module=broken, settings={**part.settings, "breaks": breaks})
@@ -36,7 +30,7 @@ def breaches_of(breaks, folder, *, fault, kinds, rate):
         else part
         for part in cast(options)
     ]
-    return Counter(breach.rule for breach in check(told(run(options, parts))))
+    return Counter(breach.rule for breach in check(told(run(options, folder, parts))))
 
 
 def test_workers_that_never_renew_their_leases_are_found_out(server, tmp_path):

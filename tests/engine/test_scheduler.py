@@ -1,6 +1,7 @@
 """The scheduler, step by step, on a real server with a clock that moves when it is told to."""
 
 import asyncio
+import time
 from itertools import pairwise
 
 import pytest
@@ -540,3 +541,20 @@ async def test_a_server_that_refuses_everybody_is_asked_once_and_fires_all_when_
     assert "cannot be fired" not in caplog.text
     await scheduler.step()
     assert [job.id for job in fired()] == [fire_id(f"spec-{n}", NOON) for n in range(3)]
+
+
+@pytest.mark.parametrize("wrong_by_ms", [-4 * MINUTE, 4 * MINUTE])
+async def test_a_leader_whose_own_clock_is_wrong_fires_what_is_due_by_the_servers(
+    connect, queue_name, keys, upsert, fired, server, monkeypatch, wrong_by_ms
+):
+    right_ns = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: right_ns() + wrong_by_ms * 1_000_000)
+    scheduler = SchedulerRole(connect(), SchedulerConfig(queue_name=queue_name))
+    seconds, _ = server.client().time()
+    due_ms = seconds * 1_000
+    await upsert(a_spec("due"), due_ms=due_ms)
+    await upsert(a_spec("later"), due_ms=due_ms + MINUTE - 1)
+    await scheduler.step()
+    assert [job.id for job in fired()] == [fire_id("due", due_ms)]
+    stood_at = dict(server.client().zrange(keys.repeat, 0, -1, withscores=True))
+    assert stood_at == {b"later": due_ms + MINUTE - 1, b"due": due_ms + MINUTE}

@@ -183,7 +183,7 @@ class Crew:
 
     def _scheduler(self) -> SchedulerRole:
         config = replace(self._config.scheduler, queue_name=self._config.queue_name)
-        return SchedulerRole(self._main, config, clock=self._clock)
+        return SchedulerRole(self._main, config)
 
     def __repr__(self) -> str:
         """Show live state."""

@@ -1,12 +1,14 @@
 """`SchedulerRole`: when leader, fires due specs and moves them to their next window.
 
-It sleeps until the next window; who stores a spec, which may be due sooner, wakes it through a list
-that the leader blocks on. The tick is only the upper bound, for those who store and do not wake. A
-fire is fenced by the window itself (`fire.lua`), so two schedulers can never fire the same one,
-whatever their clocks or their locks say. A spec that cannot be read is put off and logged: it never
-stops the others. Nor does one that the server refuses to fire, if not all are: its window stays
-where it is, and is tried again after a tick. What a crash leaves behind: the lock, which expires,
-and specs that are due; the next leader fires them by their policy.
+Windows come by the server's clock, as delayed jobs do: a leader whose own clock is minutes ahead
+would pass over all windows up to its time, for whoever leads next too, and one behind would fire
+none. It sleeps until the next window; who stores a spec, which may be due sooner, wakes it through
+a list that the leader blocks on. The tick is only the upper bound, for those who store and do not
+wake. A fire is fenced by the window itself (`fire.lua`), so two schedulers can never fire the same
+one, whatever their locks say. A spec that cannot be read is put off and logged: it never stops the
+others. Nor does one that the server refuses to fire, if not all are: its window stays where it is,
+and is tried again after a tick. What a crash leaves behind: the lock, which expires, and specs that
+are due; the next leader fires them by their policy.
 """
 
 import asyncio
@@ -19,12 +21,13 @@ from chasquimq.broker.connection import Connection
 from chasquimq.broker.repeats import StoredSpec
 from chasquimq.broker.steps import drive
 from chasquimq.broker.stream import NewJob, Telling
-from chasquimq.clock import SYSTEM_CLOCK, Clock
+from chasquimq.clock import Clock
 from chasquimq.config import SchedulerConfig
 from chasquimq.engine import cadence
 from chasquimq.engine.bell import Bell
 from chasquimq.engine.cadence import Plan
 from chasquimq.engine.role import Role
+from chasquimq.engine.server_clock import ServerClock
 from chasquimq.errors import ChasquiError, ServerReplyError
 from chasquimq.metrics import LockOutcome, report
 from chasquimq.wire.envelope import Envelope, encode
@@ -49,14 +52,15 @@ class SchedulerRole(Role):
     name = "scheduler"
 
     def __init__(
-        self, connection: Connection, config: SchedulerConfig, *, clock: Clock = SYSTEM_CLOCK
+        self, connection: Connection, config: SchedulerConfig, *, clock: Clock | None = None
     ) -> None:
-        """`clock` decides what is due, as in the reference engine: windows are wall-clock times.
+        """What is due the server's clock decides, unless there is a `clock` to go by.
 
         The scheduler listens on a sibling of `connection`, for as long as it runs.
         """
         self.connection = connection
         self._config = config
+        self._servers = ServerClock()
         self._clock = clock
         self._keys = QueueKeys(config.queue_name)
         self.bell = Bell(connection.sibling(), self._keys.repeat_wake, role=self.name)
@@ -85,6 +89,8 @@ class SchedulerRole(Role):
         self._note_leadership(is_leader=is_leader)
         if not is_leader:
             return longest_s
+        if self._clock is None:
+            await self._servers.look(self.connection)
         if (left_s := await self._until_next()) > 0:
             if not self._refused:
                 self._catching_up.clear()
@@ -98,7 +104,7 @@ class SchedulerRole(Role):
             except ServerReplyError as error:
                 if error.kind in _REFUSED_TO_ALL:
                     raise
-                self._refused[stored.raw_key] = self._clock.now_ms() + config.tick_interval_ms
+                self._refused[stored.raw_key] = self._now_ms() + config.tick_interval_ms
                 self._note_put_off(stored.key, error.message)
                 self._report(error)
         if len(due) >= config.batch:
@@ -107,7 +113,7 @@ class SchedulerRole(Role):
 
     async def _due(self) -> list[StoredSpec]:
         """A batch of the specs whose window has come, without those that were just refused."""
-        now_ms = self._clock.now_ms()
+        now_ms = self._now_ms()
         refused = {key: until_ms for key, until_ms in self._refused.items() if until_ms > now_ms}
         found = await drive(
             self.connection,
@@ -124,7 +130,7 @@ class SchedulerRole(Role):
         skip = len(self._refused)
         next_ms = await self.connection.run(repeats.next_due(self._keys, skip=skip))
         times_ms = [*self._refused.values(), *(() if next_ms is None else (next_ms,))]
-        return (min(times_ms) - self._clock.now_ms()) / 1_000 if times_ms else math.inf
+        return (min(times_ms) - self._now_ms()) / 1_000 if times_ms else math.inf
 
     async def run(self, stop: asyncio.Event) -> None:
         """Repeat `step` until `stop` is set, then stop listening too."""
@@ -150,7 +156,7 @@ class SchedulerRole(Role):
             log.debug("the scheduler's lock was not released, it expires by itself: %s", error)
 
     async def _fire(self, stored: StoredSpec) -> None:
-        spec, now_ms = stored.spec, self._clock.now_ms()
+        spec, now_ms = stored.spec, self._now_ms()
         plan = None
         if spec is not None:
             try:
@@ -187,6 +193,9 @@ class SchedulerRole(Role):
         self.fired += fired.count
         if not fired.was_ours:
             log.info("spec %s was fired by another scheduler", stored.key)
+
+    def _now_ms(self) -> int:
+        return (self._clock or self._servers).now_ms()
 
     def _plan(self, stored: StoredSpec, spec: RepeatableSpec, now_ms: int) -> Plan:
         if stored.is_paused:
