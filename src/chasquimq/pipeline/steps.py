@@ -2,8 +2,8 @@
 
 import logging
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, Observation
@@ -13,6 +13,7 @@ from chasquimq.pipeline import bronze, folders, instants, quality, sql
 from chasquimq.pipeline.failures import failures, fallen
 from chasquimq.pipeline.instants import OTHER_BUCKETS
 from chasquimq.pipeline.jobs import jobs
+from chasquimq.pipeline.keeping import kept
 from chasquimq.pipeline.lake import Lake
 from chasquimq.pipeline.periods import ROLL_UPS, facts, minutes, roll_ups, rows_of
 from chasquimq.pipeline.runs import parts, runs
@@ -127,14 +128,14 @@ class Steps:
     def write_bronze(self, lake: Lake, batch: DataFrame, key: str) -> tuple[Done, DataFrame]:
         """Keep the events of a batch, unless that is done; what it came to, and its rows."""
         if (known := lake.batch(key)) is not None:
-            rows = narrowed(_batch(lake, key), known["events"])
+            rows = _batch(lake, key, known["events"])
             return Done(events=known["events"], lost=known["lost"]), rows
         seen = Observation()
         day = F.expr(f"min({instants.day('entry_at')}) AS first_day")
         told = batch.observe(seen, F.expr("count(1) AS rows"), day)
         lake.replace(BRONZE, bronze.events(told, key))
         many = seen.get["rows"]
-        rows = narrowed(_batch(lake, key, first_day=seen.get["first_day"] or ""), many)
+        rows = _batch(lake, key, many, first_day=seen.get["first_day"] or "")
         found = quality.check_bronze(rows, expected=many)
         if found.gaps:
             lake.replace(GAPS, bronze.gaps(rows))
@@ -154,7 +155,7 @@ class Steps:
             stretches, many = self._silver_stretches(lake, events, cause, scope)
         if scope:
             self._on_step("making runs and jobs")
-            self._silver(lake, narrowed(events, many, of_more=True), scope)
+            self._silver(lake, narrowed(events, many, of_more=True), scope, many)
         if stretches:
             self._on_step("making minutes, hours, days and failures")
             self._gold(lake, stretches)
@@ -173,8 +174,8 @@ class Steps:
         # ask would be an error, in every try of the batch.
         return stretches, seen.get["events"] if scope and stretches else None
 
-    def _silver(self, lake: Lake, bronze_events: DataFrame, scope: Scope) -> None:
-        with _kept(parts(bronze_events)) as told, _kept(jobs(told)) as new_jobs:
+    def _silver(self, lake: Lake, bronze_events: DataFrame, scope: Scope, many: int | None) -> None:
+        with kept(parts(bronze_events), many) as told, kept(jobs(told), many) as new_jobs:
             new_runs = runs(told)
             checked = quality.check(quality.of_runs(new_runs), quality.of_jobs(new_jobs, new_runs))
             _replace(lake, RUNS, new_runs, scope, checked)
@@ -185,22 +186,31 @@ class Steps:
         all_runs, all_jobs = (lake.read(table, bucket=names) for table in (RUNS, JOBS))
         some_runs, some_jobs = within(all_runs, all_jobs, stretches)
         with (
-            _kept(narrowed(some_runs, told_by, of_more=True)) as ended,
-            _kept(narrowed(some_jobs, told_by, of_more=True)) as told,
+            kept(narrowed(some_runs, told_by, of_more=True), told_by) as ended,
+            kept(narrowed(some_jobs, told_by, of_more=True), told_by) as told,
         ):
-            self._periods(lake, ended, told, stretches)
+            self._periods(lake, ended, told, stretches, told_by)
 
-    def _periods(self, lake: Lake, ended: DataFrame, told: DataFrame, stretches: Scope) -> None:
+    def _periods(
+        self,
+        lake: Lake,
+        ended: DataFrame,
+        told: DataFrame,
+        stretches: Scope,
+        told_by: int | None,
+    ) -> None:
         days, gaps = stretches.days(), lake.read(GAPS)
         in_stretches = stretches.holds(instants.stretch("at"))
         all_facts = facts(ended, told, self._slo).where(in_stretches)
         all_fallen = fallen(ended, told).where(in_stretches)
         with (
-            _kept(minutes(all_facts, gaps, slo=self._slo)) as new_minutes,
-            _kept(tallies(all_facts)) as new_tallies,
-            _kept(failures(all_fallen)) as new_failures,
-            _kept(
-                roll_ups(_of_days(lake, TALLIES, new_tallies, stretches), gaps, slo=self._slo)
+            kept(minutes(all_facts, gaps, slo=self._slo), told_by) as new_minutes,
+            kept(tallies(all_facts), told_by) as new_tallies,
+            kept(failures(all_fallen), told_by) as new_failures,
+            # Of a day some dozens of rows for each name that it has.
+            kept(
+                roll_ups(_of_days(lake, TALLIES, new_tallies, stretches), gaps, slo=self._slo),
+                told_by,
             ) as rolled_up,
         ):
             of_days = _of_days(lake, MINUTES, new_minutes, stretches)
@@ -327,10 +337,10 @@ def _of_days(lake: Lake, table: Table, made: DataFrame, stretches: Scope) -> Dat
     return others.where(of_days).unionAll(made)
 
 
-def _batch(lake: Lake, key: str, *, first_day: str = "") -> DataFrame:
+def _batch(lake: Lake, key: str, many: int, *, first_day: str = "") -> DataFrame:
     """The rows of bronze that the newest batch has brought, which no compaction gathers."""
     rows = lake.read_all(BRONZE, day=folders.since(first_day), batch=key)
-    return rows.where(f"batch = {sql.text(key)}")
+    return narrowed(rows.where(f"batch = {sql.text(key)}"), many)
 
 
 def _events(lake: Lake, scope: Scope) -> DataFrame:
@@ -356,13 +366,3 @@ def _replace(
         column = table.partitions[1]
         names = {name for _, name in empty.folders or ()}
         lake.drop(table, empty.holds(column), **{column: folders.one_of(names)})
-
-
-@contextmanager
-def _kept(frame: DataFrame) -> Iterator[DataFrame]:
-    """Computed once, for the checks and the write alike."""
-    kept = frame.persist()
-    try:
-        yield kept
-    finally:
-        kept.unpersist()
