@@ -18,17 +18,15 @@ def main() -> int:
     options = parse(sys.argv[1:], [fault.name for fault in FAULTS])
     # An exit rather than sudden death, so that the servers and processes of the run end too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    if options.keep:
-        options.keep.mkdir(parents=True, exist_ok=True)
-        return _play(options, options.keep)
-    folder = Path(tempfile.mkdtemp(prefix="chaos-"))
-    status = 0
+    folder = options.keep or Path(tempfile.mkdtemp(prefix="chaos-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    status: int | None = None
     try:
         status = _play(options, folder)
     finally:
         # The same seed breaks the same things, and hardly ever in the same moment again.
-        if status:
-            say(f"the history of the broken promises is in {folder}")
+        if status != 0 or options.keep:
+            say(f"the history is in {folder}")
         else:
             shutil.rmtree(folder, ignore_errors=True)
     return status

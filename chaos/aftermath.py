@@ -38,7 +38,7 @@ def settle(stage: Stage, fleet: Fleet, keys: QueueKeys, scroll: Scroll) -> bool:
     asyncio.run(_end_recurring(stage, keys))
     counts, changed = None, time.monotonic()
     while time.monotonic() - changed < _STUCK_SECS:
-        fleet.mend(scroll, may_be_skewed=False)
+        fleet.mend(scroll)
         now = asyncio.run(_counts(stage, keys))
         if now.waiting == now.active == now.delayed == 0:
             return True
@@ -52,12 +52,11 @@ def _let_recurring_fire(stage: Stage, fleet: Fleet, keys: QueueKeys, scroll: Scr
     """Wait until each recurring job has fired once more, or will not.
 
     In a short run leaders may be frozen and servers away for most of the time: only now that it is
-    quiet does it mean anything if one never fired. Those whose clock is wrong still lead.
+    quiet does it mean anything if one never fired.
     """
-    fleet.mend(scroll, may_be_skewed=False)
     first, began = asyncio.run(_next_fires(stage, keys)), time.monotonic()
     while time.monotonic() - began < _STUCK_SECS:
-        fleet.mend(scroll, may_be_skewed=False)
+        fleet.mend(scroll)
         now = asyncio.run(_next_fires(stage, keys))
         if all(now.get(key) != at for key, at in first.items()):
             return
@@ -72,7 +71,7 @@ def _let_new_ones_fire(stage: Stage, fleet: Fleet, keys: QueueKeys, scroll: Scro
     """
     new, began = asyncio.run(_store_new_ones(stage, keys, scroll)), time.monotonic()
     while time.monotonic() - began < _STUCK_SECS:
-        fleet.mend(scroll, may_be_skewed=False)
+        fleet.mend(scroll)
         fired = asyncio.run(_fired(stage, keys))
         if all(fired.get(key, 0) >= _QUIET_FIRES for key in new):
             return

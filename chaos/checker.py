@@ -19,7 +19,7 @@ from chaos.excuses import (
     was_told_in_vain,
 )
 from chaos.past import FOREVER_US, JobPast, Past
-from chaos.windows import fired, had_to_fire
+from chaos.windows import expected, fired, had_to_fire, window_of
 
 # The server counts whole milliseconds, and so do we.
 _ROUNDING_MS = 2
@@ -156,11 +156,13 @@ def _given_up_us(past: Past, job: JobPast) -> int:
 
 
 def nothing_is_early(past: Past) -> Iterator[Breach]:
-    """No delayed job begins before it is due by the server's clock."""
+    """No delayed job, and none of a window, begins before it is due by the server's clock."""
     for job in past.jobs.values():
+        window_ms = window_of(past, job.job_id)
         for run in job.runs:
             ask = past.asked.get(run.began.call)
-            early_ms = ask.ms + ask.delay_ms - run.began.ms if ask else 0
+            due_ms = ask.ms + ask.delay_ms if ask else window_ms
+            early_ms = 0 if due_ms is None else due_ms - run.began.ms
             if early_ms > _ROUNDING_MS:
                 yield Breach("early", job.job_id, f"{run.began.run} began {early_ms} ms early")
 
@@ -256,8 +258,7 @@ def windows_fire_by_policy(past: Past) -> Iterator[Breach]:
         off = [each for each in windows if (each - windows[0]) % spec.every_ms]
         if off:
             yield Breach("windows", f"{key}@{off[0]}", f"{off[0]} is no window of {key}")
-        expected = range(windows[0], windows[-1] + 1, spec.every_ms)
-        missing = sorted(set(expected) - set(windows))
+        missing = sorted(set(expected(past, spec)) - set(windows))
         if spec.policy == "fire-all" and missing:
             yield Breach("windows", "", f"{key} left out {len(missing)}, the first {missing[0]}")
             continue

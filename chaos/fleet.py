@@ -54,7 +54,6 @@ class Actor:
         self._seed = seed
         self._process: subprocess.Popen[bytes] | None = None
         self.generation = 0
-        self.skew_ms = 0
 
     def __repr__(self) -> str:
         """Show which process plays it."""
@@ -84,14 +83,14 @@ class Actor:
         settings = dict(self.part.settings)
         if "consumer_id" in settings and not settings["consumer_id"]:
             settings["consumer_id"] = self.who
-        self.skew_ms = chance.choice(_SKEWS_MS) if may_be_skewed else 0
+        skew_ms = chance.choice(_SKEWS_MS) if may_be_skewed else 0
         orders = Orders(
             self.who,
             self._url,
             self._queue,
             str(self.history),
             seed,
-            self.skew_ms,
+            skew_ms,
             settings,
         )
         command = [sys.executable, "-m", self.part.module, json.dumps(asdict(orders))]

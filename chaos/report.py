@@ -177,11 +177,11 @@ def _futile(past: Past) -> dict[str, dict[str, int]]:
 def story(breach: Breach, records: Iterable[Record]) -> list[str]:
     """Every line of the history that tells of the job of a breach, in order.
 
-    Where it is of no single job: who led, by what clock, and what was to recur.
+    Of windows that are missing: who led, by what clock, and what was to recur.
     """
     records = list(records)
     job_id = breach.job_id
-    if not job_id:
+    if breach.rule == "windows" and not job_id:
         return [to_line(each) for each in records if isinstance(each, Recurs | Born | Led)]
     kinds = Added | Started | Found | Withdrawing | Withdrawn
     of_job = [r for r in records if isinstance(r, kinds) and r.job_id == job_id]

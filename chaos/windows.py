@@ -42,9 +42,26 @@ def fired(past: Past, key: str) -> list[int]:
     )
 
 
-def had_to_fire(past: Past, spec: Recurs) -> set[int]:
-    """The windows which no policy lets anybody leave out, from the first that fired to the last."""
+def window_of(past: Past, job_id: str) -> int | None:
+    """The window that a job stands for, in epoch ms; None if it is not one of a recurring job."""
+    owner, _, window = job_id.rpartition("@")
+    return int(window) if owner in past.recurring and window.isdigit() else None
+
+
+def expected(past: Past, spec: Recurs) -> range:
+    """All windows, from the first after it was stored to the last that fired; none if none did."""
     windows = fired(past, spec.key)
+    if not windows:
+        return range(0)
+    # The first is an interval after it was stored, which was written down a moment later.
+    after_ms = spec.us // 1_000 + past.wall_offset_ms + spec.every_ms // 2
+    before = (windows[0] - after_ms) // spec.every_ms
+    return range(windows[0] - before * spec.every_ms, windows[-1] + 1, spec.every_ms)
+
+
+def had_to_fire(past: Past, spec: Recurs) -> set[int]:
+    """Those of them which no policy lets anybody leave out."""
+    windows = expected(past, spec)
     return set(_had_to_fire(past, spec, windows[0], windows[-1])) if windows else set()
 
 
@@ -53,7 +70,7 @@ def _had_to_fire(past: Past, spec: Recurs, first_ms: int, last_ms: int) -> Itera
     for term in _terms(past):
         for since_us, until_us in _calm(past, term):
             due_ms = since_us // 1_000 + offset_ms + spec.every_ms
-            earliest = max(due_ms, first_ms + spec.every_ms)
+            earliest = max(due_ms, first_ms)
             latest = min(until_us // 1_000 + offset_ms - spec.every_ms, last_ms)
             steps = -(-(earliest - first_ms) // spec.every_ms)
             yield from range(first_ms + steps * spec.every_ms, latest + 1, spec.every_ms)

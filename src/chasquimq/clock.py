@@ -1,8 +1,9 @@
 """The only reader of wall and monotonic time, replaceable in tests.
 
 Two clocks, two uses: `now_ms` is the wall clock, for instants that other processes will read;
-`monotonic_us` never steps back, for durations inside this process. Neither decides when a delayed
-job is due: that is the server's clock, inside the scripts.
+`monotonic_us` never steps back, for durations inside this process. Neither decides when a job is
+due: for delayed ones that is the server's clock, inside the scripts, for recurring ones
+`engine/server_clock.py`.
 """
 
 import time

@@ -1,5 +1,6 @@
 """Recurring jobs through both doors: what may be said about them, and what is told."""
 
+import time
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -54,3 +55,23 @@ async def test_what_is_stored_in_other_words_keeps_the_key_that_was_written(door
     assert meta.key == job.id == "n::cron:@midnight:UTC"
     assert meta.pattern == RepeatPattern.cron("0 0 * * *")
     assert await door.remove_repeatable_by_key(job.id)
+
+
+@pytest.mark.parametrize("wrong_by_ms", [-240_000, 240_000])
+async def test_the_first_window_is_counted_by_the_servers_clock(
+    door, server, monkeypatch, wrong_by_ms
+):
+    right_ns = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: right_ns() + wrong_by_ms * 1_000_000)
+    seconds, _ = server.client().time()
+    await door.upsert_repeatable_job("n", 1, repeat=EVERY)
+    until, _ = server.client().time()
+    [meta] = await door.get_repeatable_jobs()
+    assert seconds * 1_000 <= meta.next_fire_ms - 3_600_000 < (until + 1) * 1_000
+
+
+async def test_what_never_fires_again_is_refused_and_nothing_is_stored(door):
+    ended = datetime(2020, 1, 1, tzinfo=UTC)
+    with pytest.raises(ValueError, match="before the first fire"):
+        await door.upsert_repeatable_job("n", 1, repeat=EVERY, end_before_ms=ended)
+    assert await door.get_repeatable_jobs() == []

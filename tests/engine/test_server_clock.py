@@ -3,10 +3,13 @@
 import pytest
 
 from chasquimq.broker import upkeep
+from chasquimq.broker.call import call
 from chasquimq.broker.connection import Connection
 from chasquimq.broker.options import ConnectionOptions
 from chasquimq.broker.url import parse_url
 from chasquimq.engine.server_clock import ServerClock
+from chasquimq.errors import ConnectionFailedError
+from tests.support.eventually import eventually
 
 SECOND_US = 1_000_000
 
@@ -95,20 +98,68 @@ async def test_a_host_that_slept_asks_again(connection, host, asked):
     assert len(asked) == 2
 
 
-async def test_an_answer_that_took_long_is_used_and_asked_for_again(
-    connection, host, asked, monkeypatch
+@pytest.fixture
+def slowly(connection, host, monkeypatch):
+    """`slowly(times)`: so many answers take a second by the host's clocks."""
+    run = connection.run
+
+    def start(times):
+        left = iter(range(times))
+
+        async def late(call):
+            answer = await run(call)
+            if next(left, None) is not None:
+                host.pass_by(SECOND_US)
+            return answer
+
+        monkeypatch.setattr(connection, "run", late)
+
+    return start
+
+
+async def test_an_answer_that_took_long_is_asked_for_again_at_once(
+    server, connection, host, asked, slowly
 ):
-    clock, run = ServerClock(host), connection.run
-
-    async def slowly(call):
-        answer = await run(call)
-        host.pass_by(SECOND_US)
-        return answer
-
-    monkeypatch.setattr(connection, "run", slowly)
+    clock = ServerClock(host)
+    slowly(1)
+    before_ms = server_ms(server)
     await clock.look(connection)
-    assert clock.now_ms() > 0
-    monkeypatch.setattr(connection, "run", run)
-    await clock.look(connection)
+    assert before_ms <= clock.now_ms() <= server_ms(server)
     await clock.look(connection)
     assert len(asked) == 2
+
+
+async def test_a_server_that_is_always_slow_is_not_asked_for_ever(connection, host, asked, slowly):
+    clock = ServerClock(host)
+    slowly(100)
+    await clock.look(connection)
+    assert len(asked) == 3
+
+
+async def test_another_connection_may_lead_to_another_server_and_is_asked(
+    server, connection, host, asked
+):
+    clock = ServerClock(host)
+    await clock.look(connection)
+    reconnects = connection.reconnects
+    server.client().client_kill_filter(_id=await connection.run(call("CLIENT", "ID", read=int)))
+    await eventually(lambda: connection.run(call("PING", read=bool)))
+    assert connection.reconnects > reconnects
+    await clock.look(connection)
+    assert len(asked) == 2
+
+
+async def test_a_look_that_fails_leaves_what_was_told_before(connection, host, monkeypatch):
+    clock = ServerClock(host)
+    await clock.look(connection)
+    told_ms = clock.now_ms()
+    host.pass_by(11 * SECOND_US)
+
+    async def refused(_):
+        message = "the server is away"
+        raise ConnectionFailedError(message)
+
+    monkeypatch.setattr(connection, "run", refused)
+    with pytest.raises(ConnectionFailedError):
+        await clock.look(connection)
+    assert clock.now_ms() == told_ms + 11_000

@@ -7,7 +7,6 @@ from chasquimq.broker.blocking import BlockingConnection
 from chasquimq.broker.options import ConnectionOptions
 from chasquimq.broker.seek import Pace, Pages, find_entry
 from chasquimq.broker.url import parse_url
-from chasquimq.clock import SYSTEM_CLOCK
 from chasquimq.config import ProducerConfig
 from chasquimq.engine.producing import Producing
 from chasquimq.wire.envelope import decode
@@ -33,7 +32,7 @@ def run(server, raw):
 
 @pytest.fixture
 def producing(queue_name):
-    return Producing(ProducerConfig(queue_name=queue_name), SYSTEM_CLOCK)
+    return Producing(ProducerConfig(queue_name=queue_name))
 
 
 def interrupted(run, steps, calls):

@@ -24,7 +24,6 @@ from chasquimq.broker import inspect as inspection
 from chasquimq.broker.call import Objection, call, understood
 from chasquimq.broker.inspect import JobState
 from chasquimq.broker.steps import drive, drive_blocking
-from chasquimq.clock import SYSTEM_CLOCK
 from chasquimq.config import ConsumerConfig, ProducerConfig
 from chasquimq.engine.outcomes import WaitedJob
 from chasquimq.engine.producing import Producing
@@ -35,7 +34,7 @@ from tests.fuzz.test_replies import replies
 from tests.support.effort import effort
 
 KEYS = QueueKeys("q")
-OURS = Producing(ProducerConfig(queue_name="q"), SYSTEM_CLOCK)
+OURS = Producing(ProducerConfig(queue_name="q"))
 ULID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 STATES = list(JobState)
 STEPS = {

@@ -16,7 +16,7 @@ from chasquimq.broker.delayed import DelayedJob
 from chasquimq.broker.ring import Ring
 from chasquimq.broker.server import ServerInfo
 from chasquimq.broker.stream import Added, Capacity, NewJob, Telling
-from chasquimq.clock import Clock
+from chasquimq.clock import SYSTEM_CLOCK, Clock
 from chasquimq.config import TRACE_TTL_SECS, UNIQUE_GRACE_SECS, ProducerConfig
 from chasquimq.engine.clearing import Clearing
 from chasquimq.engine.letters import Letters
@@ -52,19 +52,19 @@ _CLOCK_SKEW_MS = 1_000
 class Producing:
     """The steps of one producer on one queue."""
 
-    def __init__(self, config: ProducerConfig, clock: Clock) -> None:
-        """`server` is filled in by whoever connects."""
+    def __init__(self, config: ProducerConfig, clock: Clock | None = None) -> None:
+        """`server` is filled in by whoever connects; without a `clock` it is the system's."""
         self.config = config
         self.keys = QueueKeys(config.queue_name)
         self.producer_id = str(uuid.uuid4())
         self.server: ServerInfo | None = None
         self.is_traced = False
         """Whether orders may carry traces; set by whoever has a tracer."""
-        self.clock = clock
+        self.clock = clock or SYSTEM_CLOCK
         self._ring = Ring(self.producer_id)
         self.letters = Letters(self.keys)
         self.repeating = Repeating(self.keys, clock, self._ring)
-        self.upkeep = Upkeep(config, clock, self._telling)
+        self.upkeep = Upkeep(config, self.clock, self._telling)
         self.clearing = Clearing(self.keys)
         self._capacity = Capacity(config.max_stream_len, trim=config.overflow == "trim")
         self._depth = 0

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from chasquimq.broker import repeats, stream
-from chasquimq.broker.call import Steps
+from chasquimq.broker import repeats, stream, upkeep
+from chasquimq.broker.call import Objection, Steps
 from chasquimq.broker.repeats import StoredSpec
 from chasquimq.broker.ring import Ring
 from chasquimq.broker.stream import Added, Capacity, Telling
@@ -17,8 +17,11 @@ from chasquimq.wire.repeat import RepeatableMeta, RepeatableSpec, by_hand_id
 class Repeating:
     """The recurring jobs of one queue."""
 
-    def __init__(self, keys: QueueKeys, clock: Clock, ring: Ring) -> None:
-        """`ring` is the producer's: a job that is run by hand is an add like any other."""
+    def __init__(self, keys: QueueKeys, clock: Clock | None, ring: Ring) -> None:
+        """`ring` is the producer's: a job that is run by hand is an add like any other.
+
+        The server's clock says which window is next, unless there is a `clock` to go by.
+        """
         self._keys = keys
         self._clock = clock
         self._ring = ring
@@ -26,13 +29,25 @@ class Repeating:
     def upsert(self, spec: RepeatableSpec, job_id: str | None) -> Steps[int]:
         """Store a spec and return when it fires first; `ValueError` if it never would.
 
-        A spec of the same key is replaced, and its next window is counted anew; its count of fires,
-        which a limit is measured against, goes on.
+        By the server's clock, as schedulers count: by one that is behind, the window that has just
+        fired would be stored again. A spec of the same key is replaced, and its next window is
+        counted anew; its count of fires, which a limit is measured against, goes on.
         """
-        next_ms = cadence.first_fire(spec, self._clock.now_ms())
+        cadence.check_pattern(spec.pattern)
+        now_ms = yield from self._now_ms()
+        try:
+            next_ms = cadence.first_fire(spec, now_ms)
+        except ValueError as error:
+            raise Objection(error) from None
         spec = replace(spec, pattern=cadence.as_stored(spec.pattern))
         yield repeats.upsert(self._keys, spec, next_ms=next_ms, job_id=job_id)
         return next_ms
+
+    def _now_ms(self) -> Steps[int]:
+        if self._clock is not None:
+            return self._clock.now_ms()
+        now_ms: int = yield upkeep.server_time_ms()
+        return now_ms
 
     def listed(self, limit: int) -> Steps[list[RepeatableMeta]]:
         """Specs by their next fire, soonest first; those that cannot be read are left out."""
@@ -71,7 +86,7 @@ class Repeating:
         found = yield from repeats.find(self._keys, spec_key)
         if found is None or found.spec is None:
             return None
-        spec, now_ms = found.spec, self._clock.now_ms()
+        spec, now_ms = found.spec, telling.ts_ms
         job_id = by_hand_id(found.job_id or spec_key, now_ms)
         envelope = encode(Envelope(job_id, spec.payload, now_ms, 0, spec.retry))
         added: Added = yield stream.add(

@@ -54,13 +54,13 @@ class SchedulerRole(Role):
     def __init__(
         self, connection: Connection, config: SchedulerConfig, *, clock: Clock | None = None
     ) -> None:
-        """What is due the server's clock decides, unless there is a `clock` to go by.
+        """The server's clock says what is due, unless there is a `clock` to go by.
 
         The scheduler listens on a sibling of `connection`, for as long as it runs.
         """
         self.connection = connection
         self._config = config
-        self._servers = ServerClock()
+        self._server_clock = ServerClock()
         self._clock = clock
         self._keys = QueueKeys(config.queue_name)
         self.bell = Bell(connection.sibling(), self._keys.repeat_wake, role=self.name)
@@ -90,7 +90,7 @@ class SchedulerRole(Role):
         if not is_leader:
             return longest_s
         if self._clock is None:
-            await self._servers.look(self.connection)
+            await self._server_clock.look(self.connection)
         if (left_s := await self._until_next()) > 0:
             if not self._refused:
                 self._catching_up.clear()
@@ -126,7 +126,7 @@ class SchedulerRole(Role):
         return [each for each in found if each.raw_key not in refused]
 
     async def _until_next(self) -> float:
-        """Seconds until the next window or attempt, by our clock; without end if there is none."""
+        """Seconds until the next window or attempt; without end if there is none."""
         skip = len(self._refused)
         next_ms = await self.connection.run(repeats.next_due(self._keys, skip=skip))
         times_ms = [*self._refused.values(), *(() if next_ms is None else (next_ms,))]
@@ -195,7 +195,7 @@ class SchedulerRole(Role):
             log.info("spec %s was fired by another scheduler", stored.key)
 
     def _now_ms(self) -> int:
-        return (self._clock or self._servers).now_ms()
+        return (self._clock or self._server_clock).now_ms()
 
     def _plan(self, stored: StoredSpec, spec: RepeatableSpec, now_ms: int) -> Plan:
         if stored.is_paused:

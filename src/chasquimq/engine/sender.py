@@ -17,7 +17,7 @@ from chasquimq.broker.connection import Connection
 from chasquimq.broker.options import ConnectionOptions
 from chasquimq.broker.steps import drive_blocking
 from chasquimq.broker.url import Target
-from chasquimq.clock import SYSTEM_CLOCK, Clock
+from chasquimq.clock import Clock
 from chasquimq.config import ProducerConfig
 from chasquimq.engine.joiner import Joiner
 from chasquimq.engine.orders import Order, Wish
@@ -47,7 +47,7 @@ class Sender:
         config: ProducerConfig,
         *,
         options: ConnectionOptions | None = None,
-        clock: Clock = SYSTEM_CLOCK,
+        clock: Clock | None = None,
         tracer: Tracer | None = None,
     ) -> None:
         """Nothing is connected before the first call."""
@@ -219,7 +219,7 @@ class SyncSender:
         config: ProducerConfig,
         *,
         options: ConnectionOptions | None = None,
-        clock: Clock = SYSTEM_CLOCK,
+        clock: Clock | None = None,
         tracer: Tracer | None = None,
     ) -> None:
         """Nothing is connected before the first call."""
@@ -228,7 +228,7 @@ class SyncSender:
         self.producing = Producing(config, clock)
         self.producing.is_traced = tracer is not None
         self._tracer = checked_tracer(tracer)
-        self._clock = clock
+        self._clock = self.producing.clock
         self._connection = self.sibling()
 
     def __repr__(self) -> str:

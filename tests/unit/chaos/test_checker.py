@@ -298,7 +298,7 @@ def test_a_job_that_forgot_its_budget_is_seen():
 
 def test_a_recurring_job_has_the_budget_of_its_spec():
     spec = Recurs(0, "k", every_ms=100, policy="skip", budget=2)
-    runs = [*ran("k@100", call="k", how="failed", budget=4)]
+    runs = ran("k@100", at_ms=100, until_ms=110, call="k", how="failed", budget=4)
     broken = breaches(spec, *runs, Found("k@100", "completed"))
     assert ("budget", "k@100") in broken
 
@@ -360,8 +360,8 @@ def test_a_dead_letter_with_runs_left_is_seen():
 
 def test_a_recurring_job_that_was_given_up_early_is_seen():
     spec = Recurs(0, "k", every_ms=100, policy="skip", budget=2)
-    broken = breaches(spec, *ran("k@100", call="k", how="failed", budget=2), dead_letter("k@100"))
-    assert broken == [("given up", "k@100")]
+    runs = ran("k@100", at_ms=100, until_ms=110, call="k", how="failed", budget=2)
+    assert breaches(spec, *runs, dead_letter("k@100")) == [("given up", "k@100")]
 
 
 def test_a_job_without_hope_may_be_given_up_at_once():
@@ -566,7 +566,11 @@ def test_of_two_runs_that_succeeded_either_may_have_left_its_value():
 
 def fired(*windows, policy="fire-all"):
     jobs = [f"k@{window}" for window in windows]
-    runs = [each for job in jobs for each in ran(job, call="k")]
+    runs = [
+        each
+        for job, window in zip(jobs, windows, strict=True)
+        for each in ran(job, at_ms=window, until_ms=window + 10, call="k")
+    ]
     return [Recurs(0, "k", every_ms=100, policy=policy), *runs, *map(completed, jobs)]
 
 
@@ -589,8 +593,17 @@ def test_a_window_off_the_grid_is_seen():
 
 
 def test_a_window_that_fired_twice_is_seen():
-    twice = [*fired(100), *ran("k@100", who="w.2", at_ms=50, until_ms=60, call="k", attempt=1)]
+    twice = [*fired(100), *ran("k@100", who="w.2", at_ms=150, until_ms=160, call="k", attempt=1)]
     assert breaches(*twice) == [("doubled", "k@100")]
+
+
+def test_a_window_that_fired_before_it_came_is_seen():
+    early = ran("k@200", at_ms=150, until_ms=160, call="k")
+    assert breaches(*fired(100), *early, completed("k@200")) == [("early", "k@200")]
+
+
+def test_windows_before_the_first_that_fired_are_missed_where_all_must_fire():
+    assert breaches(*fired(200, 300)) == [("windows", "")]
 
 
 def test_a_recurring_job_that_never_fired_is_seen():

@@ -2,11 +2,24 @@
 
 import json
 
-from chaos.checker import check
-from chaos.history import Added, Asked, Broke, Died, Ended, Found, Quiet, Stage, Started
+from chaos.checker import Breach, check
+from chaos.history import (
+    Added,
+    Asked,
+    Born,
+    Broke,
+    Died,
+    Ended,
+    Found,
+    Led,
+    Quiet,
+    Recurs,
+    Stage,
+    Started,
+)
 from chaos.options import Options, parse
 from chaos.past import told
-from chaos.report import figures, to_json, to_text
+from chaos.report import figures, story, to_json, to_text
 
 RECORDS = [
     Stage(0, seed=7, server="valkey", topology="single", lease_ms=4_000),
@@ -44,6 +57,14 @@ def test_a_breach_is_shown_with_the_whole_story_of_its_job_and_of_no_other():
     assert '"what": "Asked", "us": 10' in text
     assert '"job_id": "lost-one"' in text
     assert '"job_id": "good-one"' not in text
+
+
+def test_windows_that_are_missing_are_shown_with_who_led_and_other_breaches_are_not():
+    leader = Born(1, "w.1", "token", 240_000)
+    records = [*RECORDS, leader, Led(2, 3, "token"), Recurs(0, "k", 700, "skip")]
+    lines = story(Breach("windows", "", "k never fired"), records)
+    assert [json.loads(line)["what"] for line in lines] == ["Born", "Led", "Recurs"]
+    assert story(Breach("rest", "", "a key is left"), records) == []
 
 
 def test_the_command_that_is_shown_repeats_the_run():

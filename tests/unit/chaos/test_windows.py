@@ -36,11 +36,14 @@ BEGIN = [
 
 def history(*records, fired=range(1, 61)):
     """A minute in which these seconds fired."""
-    jobs = [f"k@{second * EVERY_MS}" for second in fired]
+    jobs = {f"k@{second * EVERY_MS}": second for second in fired}
     runs = [
         record
-        for job in jobs
-        for record in (Started(0, 0, f"w#{job}", "w", job, "k", 1, 3), Ended(1, f"w#{job}", "ok"))
+        for job, at in jobs.items()
+        for record in (
+            Started(at * SECOND, at * EVERY_MS, f"w#{job}", "w", job, "k", 1, 3),
+            Ended(at * SECOND + 1, f"w#{job}", "ok"),
+        )
     ]
     done = [Found(job, "completed") for job in jobs]
     return told([*BEGIN, *records, *runs, *done, Quiet(is_drained=True)])
@@ -110,8 +113,13 @@ def test_what_was_done_to_others_excuses_nobody(elsewhere):
 @pytest.mark.parametrize("skew", [-180, 240])
 def test_a_wrong_clock_excuses_no_leader_and_nobody_after_it(skew):
     wrong, right = leads("w.1", until=20, skew=skew), leads("w.2", since=22)
-    as_it_should = seconds_due(*leads("w.1", until=20), *leads("w.2", since=22))
-    assert seconds_due(*wrong, *right) == as_it_should
+    assert seconds_due(*wrong, *right) == {*range(2, 19), *range(24, 59)}
+
+
+def test_windows_before_the_first_that_fired_had_to_fire_too():
+    [breach] = check(history(*leads(), fired=range(10, 61)))
+    assert breach.rule == "windows"
+    assert "left out 8 under a leader, the first 2000" in breach.text
 
 
 def test_a_window_that_passes_under_a_leader_is_a_breach():
