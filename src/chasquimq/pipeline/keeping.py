@@ -10,20 +10,28 @@ from contextlib import contextmanager
 
 from pyspark.sql import DataFrame
 
-from chasquimq.pipeline.settings import FEW
 from chasquimq.pipeline.width import narrowed
+
+FEW = 2_000
+"""Rows that are kept on the driver: what Spark sends along with a task that reads them, of which it
+warns beyond a megabyte. Ours have some hundred bytes each."""
 
 
 @contextmanager
 def kept(frame: DataFrame, rows: int | None) -> Iterator[DataFrame]:
     """The same rows, computed once for all who read them.
 
-    `rows` is about how many they are, None if nobody knows.
+    `rows` is about how many they are, None if nobody knows. Where they turn out to be more than
+    few, which is rare, what was computed to find that out is computed again.
     """
     if rows is not None and rows <= FEW:
-        found = frame.toArrow()
-        yield narrowed(frame.sparkSession.createDataFrame(found, frame.schema), found.num_rows)
-        return
+        # Arrow refuses a struct that is null where its fields are said never to be.
+        schema = frame.schema.toNullable()
+        found = frame.to(schema).limit(FEW + 1).toArrow()
+        if found.num_rows <= FEW:
+            at_hand = frame.sparkSession.createDataFrame(found, schema)
+            yield narrowed(at_hand, found.num_rows)
+            return
     persisted = frame.persist()
     try:
         yield persisted

@@ -207,7 +207,7 @@ class Steps:
             kept(minutes(all_facts, gaps, slo=self._slo), told_by) as new_minutes,
             kept(tallies(all_facts), told_by) as new_tallies,
             kept(failures(all_fallen), told_by) as new_failures,
-            # Of a day some dozens of rows for each name that it has.
+            # A day has some dozens of rows for each name: mostly few, whatever told of them.
             kept(
                 roll_ups(_of_days(lake, TALLIES, new_tallies, stretches), gaps, slo=self._slo),
                 told_by,
