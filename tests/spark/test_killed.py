@@ -161,8 +161,8 @@ def ordinary_worker(world):
         thread.join()
 
 
-def everything(world, driver, part, hangs, table):
-    """Let a driver come to the midst of each thing, one after the other."""
+def killed_amid_everything(world, driver, part, hangs, table):
+    """Let a driver come to the midst of each thing, one after the other, and kill it there."""
     facts = {"url": world.url, "in_a_batch": IN_A_BATCH, "rows": ROWS, "hangs": hangs}
     for name in ("lake", "checkpoint", "out"):
         facts[name] = str(getattr(world, name))
@@ -185,16 +185,14 @@ def everything(world, driver, part, hangs, table):
             world.tell()
         return world.is_written(table) and world.planned() > world.batches()
 
-    driver.until(has_come_to_its_moment)
+    driver.kill_while(has_come_to_its_moment)
 
 
 def test_a_driver_killed_twice_in_the_midst_of_everything_loses_and_doubles_nothing(
     world, start_driver
 ):
     for part, (hangs, table) in enumerate(MOMENTS):
-        driver = start_driver(CONFIG)
-        everything(world, driver, part, hangs, table)
-        driver.kill()
+        killed_amid_everything(world, start_driver(CONFIG), part, hangs, table)
         assert world.planned() > world.batches()
         assert world.sunk_rows() < ROWS
         assert len({run["number"] for run in world.runs()}) < JOBS

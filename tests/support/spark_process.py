@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -92,11 +92,25 @@ class SparkProcess:
 
     def kill(self, *pids: int) -> None:
         """Kill these, or all that it started and itself."""
-        for pid in pids or self.find():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        self._send(signal.SIGKILL, pids or self.find())
         if not pids:
             self._process.wait()
+
+    def kill_while(self, is_so: Callable[[], object]) -> None:
+        """Kill all of it while it is so: it stands still for the last look before."""
+        while True:
+            self.until(is_so)
+            self._send(signal.SIGSTOP, self.find())
+            if is_so():
+                self.kill()
+                return
+            self._send(signal.SIGCONT, self.find())
+
+    @staticmethod
+    def _send(number: signal.Signals, pids: Iterable[int]) -> None:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     def close(self) -> None:
         """Kill what is left."""
