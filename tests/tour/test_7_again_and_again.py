@@ -11,12 +11,12 @@ from chasquimq.testing import running
 async def test_a_recurring_job_is_fired_by_the_workers(queue, make_worker):
     """Say what recurs and when; every worker can fire it, and each window is fired once."""
     ran = asyncio.Queue()
-    key = (await queue.add("tick", {"n": 1}, repeat=RepeatPattern.every(100))).id
+    key = (await queue.add("tick", {"n": 1}, repeat=RepeatPattern.every(250))).id
     async with running(make_worker(ran.put)), running(make_worker(ran.put)):
         jobs = [await ran.get() for _ in range(5)]
-    assert key == "tick::every:100"
+    assert key == "tick::every:250"
     windows = sorted(int(job.id.removeprefix(f"{key}@")) for job in jobs)
-    assert [later - windows[0] for later in windows] == [0, 100, 200, 300, 400]
+    assert [later - windows[0] for later in windows] == [0, 250, 500, 750, 1_000]
     assert [(job.name, job.data) for job in jobs] == [("tick", {"n": 1})] * 5
 
 
