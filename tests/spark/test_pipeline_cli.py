@@ -136,12 +136,22 @@ def test_a_dry_run_of_a_backfill_shows_the_first_jobs_and_what_is_wrong(
     assert queue.counts().waiting == 0
 
 
+def test_a_queue_that_nobody_knows_is_told_before_anything_is_done(here):
+    code, out, err = here("triage", "ordres")
+    assert code == 0
+    assert "no dead letters" in out
+    assert err.splitlines()[0].startswith("chasqui: nothing is known of ordres: see")
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
         (["triage", "q", "--replay"], "--replay needs --fingerprint or --where"),
         (["triage", "q", "--replay", "--discard"], "--replay and --discard are both given"),
         (["run", "q", "--conf", "nonsense"], "--conf is 'nonsense': use KEY=VALUE"),
+        (["run", "q", "--slo-target", "99"], "99.0 is not in the range 0<x<1"),
+        (["report", "--from", "31.1.2026"], "'31.1.2026' is not a day: use one such as 2030-01-31"),
+        (["rebuild", "--from", "2026-02-01", "--to", "2026-01-31"], "is before --from 2026-02-01"),
         (["backfill", "a.csv"], "Missing option '--queue'"),
         (["backfill", "a.csv", "--queue", "q", "--option", "x"], "--option is 'x': use KEY=VALUE"),
         (["backfill", "a.csv", "--queue", "q", "--rate", "0"], "0 is not in the range x>=1"),

@@ -4,7 +4,7 @@ import contextlib
 import signal
 import threading
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from chasquimq.cli.place import shared_server
 from chasquimq.cli.problems import Refusal
 from chasquimq.cli.render import counted, emit, remark, say
 from chasquimq.cli.spark import spark_options, started
+from chasquimq.cli.unknown import remark_if_unknown
 from chasquimq.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
@@ -42,8 +43,38 @@ def table_options(function: Function) -> Function:
                      metavar="FORMAT", help="Another format, where your Spark has it."),
         click.option("--slo-ms", type=click.IntRange(min=1), default=60_000, show_default=True,
                      metavar="MS", help="A job should be done so soon after it was added,"),
-        click.option("--slo-target", type=float, default=0.99, show_default=True,
-                     metavar="SHARE", help="and this share of all jobs should."),
+        click.option("--slo-target", default=0.99, show_default=True, metavar="SHARE",
+                     type=click.FloatRange(0, 1, min_open=True, max_open=True),
+                     help="and this share of all jobs should."),
+    )  # fmt: skip
+    for option in reversed(found):
+        function = option(function)
+    return function
+
+
+def _day(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
+    try:
+        return text and date.fromisoformat(text).isoformat()
+    except ValueError:
+        msg = f"{text!r} is not a day: use one such as 2030-01-31"
+        raise click.BadParameter(msg) from None
+
+
+def _not_before(context: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
+    day, first = _day(context, parameter, text), context.params.get("first_day")
+    if day and first and day < first:
+        msg = f"{day} is before --from {first}: name a day that is not"
+        raise click.BadParameter(msg)
+    return day
+
+
+def days_options(function: Function) -> Function:
+    """Add from which day to which."""
+    found = (
+        click.option("--from", "first_day", metavar="DAY", callback=_day, is_eager=True,
+                     help="The first day, such as 2030-01-31."),
+        click.option("--to", "last_day", metavar="DAY", callback=_not_before,
+                     help="The last day, itself included."),
     )  # fmt: skip
     for option in reversed(found):
         function = option(function)
@@ -88,7 +119,7 @@ def run(queues: tuple[str, ...], session: Session, **given: Any) -> None:  # noq
     What was taken in before is not read again, so run it as often as you like. A table that would
     break its promises ends it with code 1 and is not written.
     """
-    shared_server(session.redis_url)
+    _look_for(queues, session)
     with _pipeline(given) as pipeline:
         remark(f"taking in the events of {', '.join(queues)}")
         taking = _taking(session, given)
@@ -106,15 +137,14 @@ def run(queues: tuple[str, ...], session: Session, **given: Any) -> None:  # noq
 @queues_argument
 @path_option
 @table_options
-@click.option(
-    "--every", default="10 seconds", show_default=True, help="Look for new events so often."
-)
+@click.option("--every", default="10 seconds", show_default=True, metavar="INTERVAL",
+              help="Look for new events so often, such as '5 minutes'.")  # fmt: skip
 @taking_options
 @spark_options
 @options.session
 def stream(queues: tuple[str, ...], every: str, session: Session, **given: Any) -> None:  # noqa: ANN401
     """The same, until Ctrl+C. Killed at any moment, it goes on where it was."""
-    shared_server(session.redis_url)
+    _look_for(queues, session)
     with _pipeline(given) as pipeline:
         remark(f"taking in the events of {', '.join(queues)}, until Ctrl+C")
         streaming = pipeline.stream(queues, every=every, **_taking(session, given), on_batch=_tell)
@@ -140,8 +170,7 @@ def stream(queues: tuple[str, ...], every: str, session: Session, **given: Any) 
               type=click.Path(dir_okay=False), help="Where to write the page.")  # fmt: skip
 @click.option("--format", "file_format", default="parquet", show_default=True, metavar="FORMAT",
               help="That of the tables.")  # fmt: skip
-@click.option("--from", "first_day", metavar="DAY", help="The first day, such as 2030-01-31.")
-@click.option("--to", "last_day", metavar="DAY", help="The last day, itself included.")
+@days_options
 @spark_options
 @options.json_option
 def report(queues: tuple[str, ...], out: str, *, as_json: bool, **given: Any) -> None:  # noqa: ANN401
@@ -174,8 +203,7 @@ def report(queues: tuple[str, ...], out: str, *, as_json: bool, **given: Any) ->
     "chasqui pipeline rebuild --from 2030-01-01 --to 2030-01-31 --slo-ms 5000",
 ])  # fmt: skip
 @path_option
-@click.option("--from", "first_day", metavar="DAY", help="The first day, such as 2030-01-31.")
-@click.option("--to", "last_day", metavar="DAY", help="The last day, itself included.")
+@days_options
 @table_options
 @spark_options
 @options.json_option
@@ -224,6 +252,13 @@ def compact(*, keep: int, as_json: bool, **given: Any) -> None:  # noqa: ANN401
 
 command.add_command(backfill.command)
 command.add_command(triage.command)
+
+
+def _look_for(queues: tuple[str, ...], session: Session) -> None:
+    """Say at once, before Spark starts, if nothing is there: no server, no such queue."""
+    shared_server(session.redis_url)
+    for queue in queues:
+        remark_if_unknown(session, queue)
 
 
 def _shape(done: "Done | Compacted") -> dict[str, int]:

