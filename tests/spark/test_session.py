@@ -41,6 +41,11 @@ def test_tasks_are_forked_with_our_formats_loaded_unless_their_python_is_another
     assert DAEMON_SETTING not in _defaults({"spark.master": "spark://host:7077"}, None)
 
 
+def test_a_local_spark_logs_errors_only_and_another_what_it_is_told_to():
+    assert _defaults({"spark.master": "local[1]"}, None)["spark.log.level"] == "ERROR"
+    assert "spark.log.level" not in _defaults({"spark.master": "spark://host:7077"}, None)
+
+
 @pytest.fixture
 def url_set(spark):
     """`url_set(url)`: the session's server; taken back after the test."""

@@ -18,6 +18,8 @@ _LOCAL = {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
 # Listing folders takes a task for each of them, up to 10,000, where one machine needs a few.
 _LISTING = {"spark.sql.sources.parallelPartitionDiscovery.parallelism": "8"}
 _DAEMON = {"spark.python.daemon.module": "chasquimq.spark.daemon"}
+# Else Spark warns, with a page of Java each, wherever a table has no folder yet.
+_QUIET = {"spark.log.level": "ERROR"}
 
 
 def session(app_name: str = "chasquimq", config: Mapping[str, str] | None = None) -> SparkSession:
@@ -30,7 +32,8 @@ def session(app_name: str = "chasquimq", config: Mapping[str, str] | None = None
     In the environment of this process, what Spark's own start reads, it sets what is not set:
     `JAVA_HOME` if Spark would find no Java and, for a local master or a local Spark Connect,
     `PYSPARK_PYTHON` (tasks run on this very Python) and `SPARK_LOCAL_IP` (Spark listens on the
-    loopback only). Tasks that run on this very Python are forked from `chasquimq.spark.daemon`.
+    loopback only). Tasks that run on this very Python are forked from `chasquimq.spark.daemon`, and
+    a local Spark logs errors only (`spark.log.level`).
     """
     settings = dict(config or {})
     remote = settings.get("spark.remote") or os.environ.get("SPARK_REMOTE")
@@ -70,7 +73,7 @@ def _defaults(settings: Mapping[str, str], remote: str | None) -> dict[str, str]
         return defaults
     # Another Python than this one may not have us installed.
     is_this = os.environ.get("PYSPARK_PYTHON", sys.executable) == sys.executable
-    return defaults | _LOCAL | _LISTING | (_DAEMON if is_this else {})
+    return defaults | _LOCAL | _LISTING | _QUIET | (_DAEMON if is_this else {})
 
 
 def _environment(master: str | None) -> dict[str, str]:
