@@ -65,7 +65,8 @@ def test_formats_are_found_by_name_wherever_the_package_is_installed(
     assert done.stdout.splitlines()[-1] == "3"
 
 
-def test_why_spark_does_not_start_is_said_in_a_line(server, queue_name):
+def test_why_spark_does_not_start_is_said_in_a_line(server, queue, queue_name):
+    queue.add("welcome", {})
     done = subprocess.run(
         [sys.executable, "-m", "chasquimq", "pipeline", "run", queue_name,
          "--redis-url", server.url, "--conf", "spark.master=nonsense"],
