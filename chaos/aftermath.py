@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 import redis
 
 from chaos import recurring
+from chaos.clocks import now_us
 from chaos.faults.poison import BOGUS_SPEC
 from chaos.fleet import Fleet
-from chaos.history import Added, Found, Quiet, Record, Scroll, SetAside, Started
+from chaos.history import Added, Ceased, Found, Quiet, Record, Scroll, SetAside, Started
 from chaos.stage import Stage
 from chaos.workload import RECURRING_IN_THE_QUIET
 from chasquimq import Counts, OutcomeStatus, Queue
@@ -35,6 +36,7 @@ def settle(stage: Stage, fleet: Fleet, keys: QueueKeys, scroll: Scroll) -> bool:
     fleet.retire(scroll, "producer")
     _let_recurring_fire(stage, fleet, keys, scroll)
     _let_new_ones_fire(stage, fleet, keys, scroll)
+    scroll.write(Ceased(now_us()))
     asyncio.run(_end_recurring(stage, keys))
     counts, changed = None, time.monotonic()
     while time.monotonic() - changed < _STUCK_SECS:

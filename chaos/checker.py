@@ -89,7 +89,7 @@ def no_run_after_success(past: Past) -> Iterator[Breach]:
                 continue
             for later in job.runs[at + 1 :]:
                 is_after = later.began.us >= earlier.until_us
-                if is_after and not is_lost(past, earlier, later.began.us):
+                if is_after and not is_unsettled(past, earlier, later.began.us):
                     text = f"{later.began.run} began after {earlier.began.run} had succeeded"
                     yield Breach("doubled", job.job_id, text)
 
@@ -108,7 +108,7 @@ def budgets_are_kept(past: Past) -> Iterator[Breach]:
         if over:
             text = f"{over[0].began.run} was run {over[0].began.attempt} of {budget}"
             yield Breach("budget", job.job_id, text)
-        if len(job.runs) > budget + forgotten_runs(past, job):
+        if len(job.runs) > budget + forgotten_runs(past, job, budget):
             yield Breach("budget", job.job_id, f"{len(job.runs)} runs, {budget} allowed")
 
 
@@ -262,7 +262,7 @@ def windows_fire_by_policy(past: Past) -> Iterator[Breach]:
         if spec.policy == "fire-all" and missing:
             yield Breach("windows", "", f"{key} left out {len(missing)}, the first {missing[0]}")
             continue
-        passed = sorted(had_to_fire(past, spec) & {*missing})
+        passed = sorted(had_to_fire(past, spec) - set(windows))
         if passed:
             text = f"{key} left out {len(passed)} under a leader, the first {passed[0]}"
             yield Breach("windows", "", text)

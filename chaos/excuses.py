@@ -43,16 +43,21 @@ def _read_since_us(past: Past, run: Run) -> int:
     return run.began.us - past.lease_us
 
 
-def is_unsettled(past: Past, run: Run) -> bool:
-    """Whether the worker of a run may not have been able to say how it ended."""
-    return is_lost(past, run, run.until_us + _SETTLED_LEASES * past.lease_us)
+def is_unsettled(past: Past, run: Run, until_us: int = FOREVER_US) -> bool:
+    """Whether the worker of a run may not have been able to say, by then, how it ended.
+
+    What befell it long after the run says nothing: by then it was settled.
+    """
+    return is_lost(past, run, min(until_us, run.until_us + _SETTLED_LEASES * past.lease_us))
 
 
-def forgotten_runs(past: Past, job: JobPast) -> int:
-    """How many runs the server cannot know of: it forgot them while the job was under way."""
+def forgotten_runs(past: Past, job: JobPast, budget: int) -> int:
+    """How many runs, at most, the server forgot while the job was under way.
+
+    Each time it is as if the job had not run since it came to the stream.
+    """
     since_us, until_us = job.runs[0].began.us - past.lease_us, job.runs[-1].began.us
-    times = [each for each in past.forgotten if since_us <= each.us <= until_us]
-    return len(job.runs) if times else 0
+    return budget * sum(since_us <= each.us <= until_us for each in past.forgotten)
 
 
 def lost_deliveries(past: Past, job: JobPast, until_us: int) -> int:

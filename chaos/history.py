@@ -83,6 +83,13 @@ class Recurs:
 
 
 @dataclass(frozen=True, slots=True)
+class Ceased:
+    """All recurring jobs were about to be removed: until then they had to fire."""
+
+    us: int
+
+
+@dataclass(frozen=True, slots=True)
 class Born:
     """A process that may fire recurring jobs has begun: under which name, by how wrong a clock.
 
@@ -249,13 +256,14 @@ class Stage:
 Record: TypeAlias = (
     Asked | Added | Refused | Withdrawing | Withdrawn | Recurs | Born | Led | Started | Ended
     | Died | Cut | Blocked | Forgotten | Starved | Broke | Paused | Poisoned | Found | SetAside
-    | Quiet | Stage
+    | Quiet | Stage | Ceased
 )  # fmt: skip
 _KINDS = {
     kind.__name__: kind
     for kind in (
         Asked, Added, Refused, Withdrawing, Withdrawn, Recurs, Born, Led, Started, Ended, Died, Cut,
         Blocked, Forgotten, Starved, Broke, Paused, Poisoned, Found, SetAside, Quiet, Stage,
+        Ceased,
     )
 }  # fmt: skip
 

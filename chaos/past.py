@@ -11,6 +11,7 @@ from chaos.history import (
     Blocked,
     Born,
     Broke,
+    Ceased,
     Cut,
     Died,
     Ended,
@@ -90,6 +91,7 @@ class Past:
     asked: dict[str, Asked] = field(default_factory=dict)
     refused: list[Refused] = field(default_factory=list)
     recurring: dict[str, Recurs] = field(default_factory=dict)
+    ceased_us: int | None = None
     cuts: dict[str, list[Cut]] = field(default_factory=lambda: defaultdict(list))
     blocked: list[Blocked] = field(default_factory=list)
     died_us: dict[str, int] = field(default_factory=dict)
@@ -190,7 +192,7 @@ def _note(past: Past, record: Record) -> None:
             past.job(record.job_id).withdrawn.append(record)
         case Paused():
             past.paused.append(record)
-        case Found() | Poisoned() | SetAside() | Quiet():
+        case Found() | Poisoned() | SetAside() | Quiet() | Ceased():
             _note_rest(past, record)
         case _:
             _note_weather(past, record)
@@ -218,7 +220,7 @@ def _note_weather(past: Past, record: Record) -> None:
             past.broke.append(record)
 
 
-def _note_rest(past: Past, record: Found | Poisoned | SetAside | Quiet) -> None:
+def _note_rest(past: Past, record: Found | Poisoned | SetAside | Quiet | Ceased) -> None:
     match record:
         case Found():
             past.job(record.job_id).found.append(record)
@@ -228,3 +230,5 @@ def _note_rest(past: Past, record: Found | Poisoned | SetAside | Quiet) -> None:
             past.set_aside += record.count
         case Quiet():
             past.quiet = record
+        case Ceased():
+            past.ceased_us = record.us

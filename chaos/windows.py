@@ -60,9 +60,18 @@ def expected(past: Past, spec: Recurs) -> range:
 
 
 def had_to_fire(past: Past, spec: Recurs) -> set[int]:
-    """Those of them which no policy lets anybody leave out."""
+    """The windows which no policy lets anybody leave out; also behind the last that fired.
+
+    Else a recurring job that stops firing would not be seen.
+    """
     windows = expected(past, spec)
-    return set(_had_to_fire(past, spec, windows[0], windows[-1])) if windows else set()
+    if not windows:
+        return set()
+    last_ms = windows[-1]
+    if past.ceased_us is not None:
+        until_ms = (past.ceased_us - _SLACK_US) // 1_000 + past.wall_offset_ms
+        last_ms = max(last_ms, until_ms - spec.every_ms)
+    return set(_had_to_fire(past, spec, windows[0], last_ms))
 
 
 def _had_to_fire(past: Past, spec: Recurs, first_ms: int, last_ms: int) -> Iterator[int]:

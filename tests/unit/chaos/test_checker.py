@@ -263,6 +263,16 @@ def test_a_worker_that_died_after_a_success_may_not_have_said_so():
     assert breaches(*twice_ok(Died(6_001 * MS, "w.1"))) == [("doubled", "j")]
 
 
+@pytest.mark.parametrize(
+    "later",
+    [Died(9_000 * MS, "w.1"), Cut(9_000 * MS, 12_000 * MS, EVERYBODY, "server frozen")],
+    ids=["died", "frozen"],
+)
+def test_what_befell_a_worker_long_after_a_success_excuses_no_second_run(later):
+    again = ran(who="w.2", at_ms=20_000, until_ms=20_010, attempt=2)
+    assert breaches(*added(), *ran(), *again, later, completed()) == [("doubled", "j")]
+
+
 def test_a_group_that_was_destroyed_under_a_run_makes_it_run_again():
     assert breaches(*twice_ok(Forgotten(15 * MS, "group destroyed"))) == []
     long_before = Forgotten(-LEASE_MS * MS, "group destroyed")
@@ -308,6 +318,14 @@ def test_runs_that_the_server_forgot_do_not_count():
     told_of = [*added(), *(each for run in runs for each in run), Found("j", "dlq")]
     assert breaches(*told_of, Forgotten(25 * MS, "group destroyed")) == []
     assert breaches(*told_of, Forgotten(45 * MS, "group destroyed")) == [("budget", "j")]
+
+
+def test_a_group_that_was_destroyed_once_makes_a_budget_twice_what_it_was_and_no_more():
+    runs = [ran(at_ms=10 * at, until_ms=10 * at + 1, how="failed") for at in range(1, 8)]
+    told_of = [*added(), Found("j", "dlq"), Forgotten(25 * MS, "group destroyed")]
+    assert breaches(*told_of, *(each for run in runs[:6] for each in run)) == []
+    broken = breaches(*told_of, *(each for run in runs for each in run))
+    assert broken == [("budget", "j")]
 
 
 # How jobs end

@@ -9,6 +9,7 @@ from chaos.history import (
     Blocked,
     Born,
     Broke,
+    Ceased,
     Cut,
     Died,
     Ended,
@@ -129,6 +130,16 @@ def test_a_window_that_passes_under_a_leader_is_a_breach():
     [breach] = check(broken)
     assert breach.rule == "windows"
     assert "30000" in breach.text
+
+
+def test_a_job_that_stops_firing_under_a_leader_is_a_breach():
+    stopped = {"fired": range(1, 31)}
+    [breach] = check(history(*leads(), Ceased(60 * SECOND), **stopped))
+    assert breach.rule == "windows"
+    # Not the last of them, which it may have been removed before.
+    assert "left out 28 under a leader, the first 31000" in breach.text
+    assert check(history(*leads(), Ceased(31 * SECOND), **stopped)) == []
+    assert check(history(*leads(until=30), Ceased(60 * SECOND), **stopped)) == []
 
 
 def test_a_window_that_passes_while_nobody_leads_is_none():
