@@ -34,6 +34,7 @@ from chasquimq.errors import (
     ChasquiError,
     ConfigError,
     ConnectionFailedError,
+    RedisError,
     ServerTooOldError,
     ShutdownError,
 )
@@ -44,10 +45,21 @@ log = logging.getLogger("chasquimq.broker")
 class LinkLostError(Exception):
     """The socket is gone. What was `sent` over it may or may not have been carried out."""
 
-    def __init__(self, reason: str, *, sent: bool = True) -> None:
-        """Say why; `sent` is False if no byte of the request can have left."""
+    def __init__(self, reason: str, *, sent: bool = True, too_large: bool = False) -> None:
+        """Say why; `sent` is False if no byte of the request can have left.
+
+        `too_large` says that it was the reply to this very request which broke the link.
+        """
         self.sent = sent
+        self.too_large = too_large
         super().__init__(reason)
+
+
+class ReplyTooLargeError(RedisError):
+    """The answer to what may be asked again is more than we take at once.
+
+    The same again would get the same answer: ask for less. It may have been carried out.
+    """
 
 
 class OutOfPatienceError(ConnectionFailedError):
@@ -105,7 +117,7 @@ UNREADABLE = (HiredisError, TypeError, MemoryError)
 """What the parser raises for bytes that are no reply, or for one that promises too much."""
 _BOAST = re.compile(rb"(?:^|\r\n)[*%~>|]\d{6,}")
 MOST_REPLY_BYTES = 1 << 30
-"""More than any reply of ours: a server that sends as much without ending a reply is cut off."""
+"""More than a reply may have: a server that sends as much without ending one is cut off."""
 CLOSED_BY_US = "closed by this process"
 
 _NOT_YET = "the server has not answered yet"
@@ -312,7 +324,7 @@ def is_boastful(data: bytes) -> bool:
 
 def size_text() -> str:
     """Why a link ends on which a reply did not."""
-    return f"{NOT_RESP}: a reply has more than {MOST_REPLY_BYTES} bytes"
+    return f"a reply has more than {MOST_REPLY_BYTES} bytes, or {NOT_RESP}: ask for less at once"
 
 
 def silence_text(seconds: float) -> str:

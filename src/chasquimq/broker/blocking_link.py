@@ -44,6 +44,7 @@ class BlockingLink:
         self._poll = select.poll()
         self._timeout_s = -1.0
         self._is_interrupted = False
+        self._had_too_large = False
         self._reader = Reader(notEnoughData=_NOTHING)
         self.is_greeted = False
         self.lost: str | None = None
@@ -109,7 +110,7 @@ class BlockingLink:
             self.abort("the call was interrupted")
             raise
         if self.lost is not None:
-            raise LinkLostError(self.lost)
+            raise LinkLostError(self.lost, too_large=self._had_too_large)
         return replies
 
     def abort(self, reason: str) -> None:
@@ -208,6 +209,7 @@ class BlockingLink:
                 return
             unended += len(data)
             if unended > access.MOST_REPLY_BYTES:
+                self._had_too_large = True
                 self.abort(size_text())
                 return
             if not self.is_greeted and is_boastful(data):

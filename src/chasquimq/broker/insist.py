@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeAlias
 
 from hiredis import ReplyError
 
-from chasquimq.broker.access import Access, L, LinkLostError, Pause, Step
+from chasquimq.broker.access import Access, L, LinkLostError, Pause, ReplyTooLargeError, Step
 from chasquimq.broker.call import Call, Reply, command
 from chasquimq.broker.refusal import Cure, Refusal, refusals
 from chasquimq.broker.scripts import Script
@@ -91,6 +91,8 @@ class Conduct(Generic[L]):
         self, effort: "_Effort", lost: LinkLostError
     ) -> Generator[Action[L], Any, None]:
         self._access.last_problem = str(lost)
+        if lost.too_large and effort.call.repeatable:
+            raise ReplyTooLargeError(str(lost))
         if lost.sent:
             effort.doubt = lost
             if not effort.call.repeatable:

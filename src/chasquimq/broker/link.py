@@ -166,9 +166,10 @@ class Link(asyncio.Protocol):
     def _count_unended(self, size: int) -> None:
         self._unended += size
         if self._unended > access.MOST_REPLY_BYTES:
-            self.abort(size_text())
+            self._lose(size_text(), too_large=True)
+            self.abort("")
 
-    def _lose(self, reason: str) -> None:
+    def _lose(self, reason: str, *, too_large: bool = False) -> None:
         if self.lost is not None:
             return
         pending, self._pending = self._pending, deque()
@@ -181,7 +182,11 @@ class Link(asyncio.Protocol):
         sent = len(pending) - self._unsent
         for position, each in enumerate(pending):
             if not each.future.done():
-                each.future.set_exception(LinkLostError(self.lost, sent=position < sent))
+                each.future.set_exception(
+                    LinkLostError(
+                        self.lost, sent=position < sent, too_large=too_large and position == 0
+                    )
+                )
 
     def _flush(self) -> None:
         if not self._outgoing or self._transport is None:

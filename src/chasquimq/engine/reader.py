@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from chasquimq.broker import pause, returns, stream
+from chasquimq.broker.access import ReplyTooLargeError
 from chasquimq.broker.call import Call
 from chasquimq.broker.connection import Connection
 from chasquimq.broker.limits import Taken
@@ -36,6 +37,7 @@ log = logging.getLogger("chasquimq.engine")
 IDLE_FOR_ALL_MS = 86_400_000
 # How soon the end of a pause is seen that was ended by hand, without the bell.
 _PAUSE_POLL_MS = 250
+_MOST_READ = 1 << 20  # more than any worker has room for
 
 
 class Reader(Role):
@@ -77,6 +79,7 @@ class Reader(Role):
         self._inherited: dict[bytes, int] = {}
         self._had_entries = False
         self._foresight = Foresight(config.batch, clock.monotonic_us())
+        self._most = _MOST_READ  # entries in one read: fewer, if they are more than a reply holds
         self._was_cut_off = False
         self.last_read_us = 0
 
@@ -112,13 +115,8 @@ class Reader(Role):
             return
         asked_us = self._clock.monotonic_us()
         self._leases.forget_settled()
-        try:
-            taken = await self._take(room)
-        except ServerReplyError as error:
-            if error.kind != "NOGROUP":
-                raise
-            log.warning("the group of queue %s is gone; creating it again", self._keys.name)
-            await self.join()
+        taken = await self._taken(room)
+        if taken is None:
             return
         deliveries = taken.deliveries
         ours_us = self.last_read_us = self._clock.monotonic_us()
@@ -259,7 +257,7 @@ class Reader(Role):
         executor, foresight, now_us = self._executor, self._foresight, self._clock.monotonic_us()
         foresight.look(executor.finished, now_us)
         if portion := foresight.portion(executor.free):
-            return portion
+            return min(portion, self._most)
         if foresight.has_lingered(executor.free, now_us):
             await self._return_stale()
             return 0
@@ -274,6 +272,33 @@ class Reader(Role):
     async def _return_stale(self) -> None:
         self._foresight.forget()
         await self.connection.run(self.hand_back_call(self.take_unstarted()))
+
+    async def _taken(self, room: int) -> Taken | None:
+        """What a read brought; None if it brought nothing, and why is mended."""
+        try:
+            taken = await self._take(room)
+        except ServerReplyError as error:
+            if error.kind != "NOGROUP":
+                raise
+            log.warning("the group of queue %s is gone; creating it again", self._keys.name)
+            await self.join()
+            return None
+        except ReplyTooLargeError as error:
+            await self._read_less(room, error)
+            return None
+        if len(taken.deliveries) >= self._most:
+            self._most += 1  # the jobs may have become smaller
+        return taken
+
+    async def _read_less(self, room: int, error: ReplyTooLargeError) -> None:
+        """Hand back what the reply would have brought, over a new link, and ask for half of it."""
+        await self.return_strays()
+        self._reconnects = self.connection.reconnects
+        self._intake.look_again()
+        if room == 1:
+            raise error  # so that it is told, and tried again after a while
+        self._most = room // 2
+        log.warning("queue %s: %s; reading %d for now", self._keys.name, error, self._most)
 
     async def _take(self, room: int) -> Taken:
         block_ms = self._config.longest_read_ms
