@@ -9,7 +9,7 @@ import pytest
 from chasquimq import SyncQueue
 from chasquimq.spark import session
 from tests import support
-from tests.support.spark import SMALL, SPARKS_OWN, home_without_zip, why_no_java
+from tests.support.spark import SMALL, home_without_zip, why_no_java
 from tests.support.spark_process import spark_processes
 from tests.support.story import work
 
@@ -49,19 +49,6 @@ def adaptive(spark):
     spark.conf.set("spark.sql.adaptive.enabled", "true")
     yield
     spark.conf.set("spark.sql.adaptive.enabled", SMALL["spark.sql.adaptive.enabled"])
-
-
-@pytest.fixture
-def unspared(spark):
-    """`unspared()`: plans are compiled from here on, as they are for large batches of users."""
-
-    def set_all():
-        for name, value in SPARKS_OWN.items():
-            spark.conf.set(name, value)
-
-    yield set_all
-    for name in SPARKS_OWN:
-        spark.conf.set(name, SMALL[name])
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from chasquimq.pipeline import folders
 from chasquimq.pipeline.lake import Lake
-from chasquimq.pipeline.scope import EVERYTHING, Scope
+from chasquimq.pipeline.scope import Scope
 from chasquimq.pipeline.steps import buckets_of
 from chasquimq.pipeline.tables import BATCHES, BRONZE
 from tests.support.batches import Batches, batch_key
@@ -55,7 +55,6 @@ def test_minutes_are_made_of_the_buckets_that_events_of_their_time_tell_of(lake)
     none = Scope.of([("q", "2026-02-04T09-50")])  # of which bronze tells nothing
     named = {"2026-02-04T09-50", "2026-02-04T09-40"}
     assert buckets_of(lake, none) == (folders.one_of(named, "id-"), None)
-    assert buckets_of(lake, EVERYTHING) == (folders.EVERY, None)
 
 
 def test_a_batch_is_known_once_it_is_whole(lake):

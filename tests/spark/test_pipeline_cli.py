@@ -115,6 +115,9 @@ def test_dead_letters_are_shown_by_cause_exported_and_a_chosen_group_is_replayed
     ]
     assert {row["fingerprint"] for row in rows} == {group["fingerprint"]}
 
+    code, out, err = here("triage", queue_name, *choice[:2], "--replay", "--yes")
+    assert (code, out) == (0, "no dead letter is one of those, so none was replayed\n"), err
+
 
 def test_a_dry_run_of_a_backfill_shows_the_first_jobs_and_what_is_wrong(
     here, queue, queue_name, tmp_path
@@ -146,6 +149,8 @@ def test_a_queue_that_nobody_knows_is_told_before_anything_is_done(here):
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
+        (["stream", "q", "--every", "often"], "'often' is no interval: write '10 seconds'"),
+        (["triage", "q", "--export", "dead.xlsx"], "let it end in .parquet, .csv"),
         (["triage", "q", "--replay"], "--replay needs --fingerprint or --where"),
         (["triage", "q", "--replay", "--discard"], "--replay and --discard are both given"),
         (["run", "q", "--conf", "nonsense"], "--conf is 'nonsense': use KEY=VALUE"),

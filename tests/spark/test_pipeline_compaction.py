@@ -11,15 +11,13 @@ from chasquimq.errors import ConfigError
 from chasquimq.pipeline import Compacted, Pipeline
 from chasquimq.pipeline.lake import Lake
 from chasquimq.pipeline.tables import COMPACTIONS
-from chasquimq.wire.ids import _Mint
-from tests.support.batches import Batches, batch_key, content
+from tests.support.batches import Batches, batch_key
 from tests.support.spark import SPARK_MARKS
-from tests.support.told import START_MS, a_run, told
+from tests.support.told import a_run
 
 pytestmark = SPARK_MARKS
 
 AT_ONCE = timedelta(0)
-DAY_MS = 86_400_000
 
 
 @pytest.fixture
@@ -85,40 +83,6 @@ def test_folders_become_one_file_and_no_row_changes_whenever_it_is_killed(
     assert files(tmp_path) == {batch_key(3): before[batch_key(3)], "compacted-00000001": 1}
     assert events(pipeline) == kept
     assert pipeline.compact(keep=AT_ONCE) == Compacted()
-
-
-def test_later_batches_and_a_batch_that_comes_again_find_all_that_was_gathered(
-    pipeline, batches, tmp_path
-):
-    """Over several days; what a batch makes anew is what there is when all is made anew."""
-    long, short = ulid(0, "A"), ulid(2 * DAY_MS, "B")
-    batches.keep(0, [told(0, "waiting", long)])
-    batches.keep(1, [told(1, "waiting", "own")])
-    newest = [*a_run(2, long, fails="no"), *a_run(3, "own")]
-    batches.keep(2, newest)
-    assert pipeline.compact(keep=AT_ONCE) == Compacted(gathered=2, into=1)
-    # The newest again, as after a crash behind bronze; two days later others, then more of those.
-    batches.take(2, newest)
-    third_day = 2 * DAY_MS
-    batches.take(3, [*a_run(third_day, long, 2), told(third_day, "waiting", short)])
-    batches.take(4, a_run(third_day + 5, short))
-    assert pipeline.compact(keep=AT_ONCE) == Compacted(gathered=2, into=1, deleted=2)
-
-    piecewise = content(pipeline)
-    outcomes = pipeline.table("jobs").orderBy("job_id").select("job_id", "outcome", "attempts")
-    assert list(map(tuple, outcomes.collect())) == [
-        (long, "completed", 2), (short, "completed", 1), ("own", "completed", 1)
-    ]  # fmt: skip
-    # The day of which the last batch knew one job only.
-    [day] = pipeline.table("days").where("day = '2026-02-02'").select("runs", "completed").collect()
-    assert tuple(day) == (2, 2)
-    pipeline.rebuild()
-    assert content(pipeline) == piecewise
-
-
-def ulid(ms, last):
-    """The id of a job that was made so many ms after the beginning."""
-    return _Mint().one(START_MS + ms)[:10] + f"{last:0>16}"
 
 
 def test_what_cannot_be_compacted_is_refused(spark, tmp_path, pipeline):

@@ -89,7 +89,7 @@ class Lake:
 
     def read_all(self, table: Table, **folders: str) -> DataFrame:
         """All rows of all folders, even of those that do not count."""
-        rows = self._found(table, folders)
+        rows = self.found(table, folders)
         if rows is None:
             # Known to be empty when Spark plans, which then leaves out joins with it.
             return table.padded(self.spark.range(0).where("false"))
@@ -97,11 +97,11 @@ class Lake:
 
     def batch(self, key: str) -> Row | None:
         """What is noted of a batch that bronze holds whole; None if it does not."""
-        found = self._found(BATCHES, {"batch": key})
+        found = self.found(BATCHES, {"batch": key})
         rows = [] if found is None else found.where(f"batch = {sql.text(key)}").collect()
         return rows[0] if rows else None
 
-    def _found(
+    def found(
         self, table: Table, folders: Mapping[str, str] = MappingProxyType({})
     ) -> DataFrame | None:
         """All rows; None if there is no such folder, which costs no job of Spark."""
@@ -131,7 +131,7 @@ class Lake:
 
         Only of folders that are no more than that: another format has its own account of them.
         """
-        found = self._found(table, folders) if self._format == "parquet" else None
+        found = self.found(table, folders) if self._format == "parquet" else None
         if found is None:
             return
         files = found.where(condition).select(F.input_file_name()).distinct()
@@ -153,7 +153,7 @@ class Lake:
 
     def newest_compaction(self) -> list[Row]:
         """What the newest compaction says of bronze; nothing if there was none."""
-        found = self._found(COMPACTIONS)
+        found = self.found(COMPACTIONS)
         if found is None:
             return []
         # All numbers in one look: there are few, since those that no reader needs are deleted.

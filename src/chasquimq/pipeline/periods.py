@@ -27,11 +27,12 @@ ROLL_UPS = ((HOURS, instants.HOUR_MS), (DAYS, instants.DAY_MS))
 _BY = ("queue", "name", "unit_ms", "period")
 
 
-def minutes(all_facts: DataFrame, gaps: DataFrame, *, slo: Slo) -> DataFrame:
+def minutes(all_facts: DataFrame, gaps: DataFrame | None, *, slo: Slo) -> DataFrame:
     """A row for each queue, name and minute of which there are facts.
 
     A run counts when it ended, a job when it arrived and when it finished: so a job that is
-    replayed leaves the period of its first end for that of its last.
+    replayed leaves the period of its first end for that of its last. `gaps` is None if nothing was
+    ever missing, as in most lakes: then there is nothing to join.
     """
     unit_ms = instants.MINUTE_MS
     placed = all_facts.selectExpr(
@@ -41,7 +42,7 @@ def minutes(all_facts: DataFrame, gaps: DataFrame, *, slo: Slo) -> DataFrame:
     return MINUTES.select(_told(figures(placed, _BY, slo, jobs_run=jobs_run), gaps, slo))
 
 
-def roll_ups(all_tallies: DataFrame, gaps: DataFrame, *, slo: Slo) -> DataFrame:
+def roll_ups(all_tallies: DataFrame, gaps: DataFrame | None, *, slo: Slo) -> DataFrame:
     """The same for each hour and day; `rows_of` tells them apart."""
     units = ", ".join(str(unit_ms) for _, unit_ms in ROLL_UPS)
     each = all_tallies.selectExpr("*", f"explode(array({units})) AS unit_ms")
@@ -110,7 +111,7 @@ def _measured(counted: DataFrame, slo: Slo) -> DataFrame:
     return counted.selectExpr("*", *(f"{each} AS {name}" for name, each in measures.items()))
 
 
-def _told(figured: DataFrame, gaps: DataFrame, slo: Slo) -> DataFrame:
+def _told(figured: DataFrame, gaps: DataFrame | None, slo: Slo) -> DataFrame:
     return _with_completeness(figured, gaps).selectExpr(
         "*",
         f"{slo.within_ms} AS slo_ms",
@@ -140,7 +141,9 @@ def _measures(slo: Slo) -> dict[str, str]:
     }
 
 
-def _with_completeness(counted: DataFrame, gaps: DataFrame) -> DataFrame:
+def _with_completeness(counted: DataFrame, gaps: DataFrame | None) -> DataFrame:
+    if gaps is None:
+        return counted.selectExpr("*", "true AS is_complete")
     gap = gaps.selectExpr("queue AS gap_queue", "from_at", "to_at")
     is_hit = F.expr("""
         queue = gap_queue AND unix_millis(from_at) < unix_millis(period) + unit_ms

@@ -149,8 +149,11 @@ class Steps:
         """Make the buckets of a scope anew, and the periods that `cause` may have changed."""
         # Without a bucket there is no job in `cause`, and nothing else to look at.
         events = _events(lake, scope) if scope else cause
+        stretches: Scope
+        many: int | None
         if scope == EVERYTHING:
-            stretches, many = EVERYTHING, None
+            # A look at no column; known to be few, they are made in one task, without shuffles.
+            stretches, many = EVERYTHING, events.count()
         else:
             stretches, many = self._silver_stretches(lake, events, cause, scope)
         if scope:
@@ -158,7 +161,7 @@ class Steps:
             self._silver(lake, narrowed(events, many, of_more=True), scope, many)
         if stretches:
             self._on_step("making minutes, hours, days and failures")
-            self._gold(lake, stretches)
+            self._gold(lake, stretches, many)
         return Done(buckets=len(scope), stretches=len(stretches))
 
     def _silver_stretches(
@@ -169,7 +172,9 @@ class Steps:
         counted = events.observe(seen, F.expr("count(1) AS events"))
         changed = cause.where("job_id IS NOT NULL").select("queue", "job_id").distinct()
         of_changed = counted.join(changed, on=["queue", "job_id"], how="left_semi")
-        stretches = touched_stretches(lake, of_changed, bronze.gaps(cause))
+        # Where no batch has noted a gap, this one has none, and need not be looked through for it.
+        gaps = None if lake.found(GAPS) is None else bronze.gaps(cause)
+        stretches = touched_stretches(lake, of_changed, gaps)
         # Where nothing came of them, Spark may have left them out midway, and who counted, too: to
         # ask would be an error, in every try of the batch.
         return stretches, seen.get["events"] if scope and stretches else None
@@ -181,8 +186,10 @@ class Steps:
             _replace(lake, RUNS, new_runs, scope, checked)
             _replace(lake, JOBS, new_jobs, scope, checked)
 
-    def _gold(self, lake: Lake, stretches: Scope) -> None:
-        names, told_by = buckets_of(lake, stretches)
+    def _gold(self, lake: Lake, stretches: Scope, many: int | None) -> None:
+        names, told_by = (
+            (folders.EVERY, many) if stretches == EVERYTHING else buckets_of(lake, stretches)
+        )
         all_runs, all_jobs = (lake.read(table, bucket=names) for table in (RUNS, JOBS))
         some_runs, some_jobs = within(all_runs, all_jobs, stretches)
         with (
@@ -199,7 +206,7 @@ class Steps:
         stretches: Scope,
         told_by: int | None,
     ) -> None:
-        days, gaps = stretches.days(), lake.read(GAPS)
+        days, gaps = stretches.days(), lake.found(GAPS)
         in_stretches = stretches.holds(instants.stretch("at"))
         all_facts = facts(ended, told, self._slo).where(in_stretches)
         all_fallen = fallen(ended, told).where(in_stretches)
@@ -235,7 +242,7 @@ def touched(events: DataFrame) -> Scope:
     return Scope.of(((row["queue"], row["bucket"]) for row in found), since)
 
 
-def touched_stretches(lake: Lake, events: DataFrame, gaps: DataFrame) -> Scope:
+def touched_stretches(lake: Lake, events: DataFrame, gaps: DataFrame | None) -> Scope:
     """The stretches of gold in which jobs with these events may be counted, now or before.
 
     Every instant of silver is that of some event, or of the job's creation. So the stretches of all
@@ -244,13 +251,12 @@ def touched_stretches(lake: Lake, events: DataFrame, gaps: DataFrame) -> Scope:
     """
     instants_of = f"array(event_at, created_at, {instants.ulid_time('job_id')})"
     of_jobs = events.selectExpr("queue", f"explode({instants_of}) AS at").where("at IS NOT NULL")
-    first, last = instants.day("from_at"), instants.day("greatest(to_at, from_at)")
-    found = (
-        of_jobs.selectExpr("queue", f"{instants.stretch('at')} AS stretch", "'' AS last")
-        .distinct()
-        .unionAll(gaps.selectExpr("queue", f"{first} AS stretch", f"{last} AS last"))
-        .collect()
-    )
+    stretch = f"{instants.stretch('at')} AS stretch"
+    rows = of_jobs.selectExpr("queue", stretch, "'' AS last").distinct()
+    if gaps is not None:
+        first, last = instants.day("from_at"), instants.day("greatest(to_at, from_at)")
+        rows = rows.unionAll(gaps.selectExpr("queue", f"{first} AS stretch", f"{last} AS last"))
+    found = rows.collect()
     touched = {(row["queue"], row["stretch"]) for row in found if not row["last"]}
     return Scope.of(touched.union(*(_in_gap(lake, *row) for row in found if row["last"])))
 
@@ -293,9 +299,7 @@ def buckets_of(lake: Lake, stretches: Scope) -> tuple[str, int | None]:
     of whoever told: a day is allowed for. A producer's clock that is further ahead is that of the
     job's id, too, and so of its bucket, which is that of the stretch or the one before.
     """
-    if not stretches.folders:
-        return folders.EVERY, None
-    names = {stretch for _, stretch in stretches.folders}
+    names = {stretch for _, stretch in stretches.folders or ()}
     since = day_before(min(names)[:10])
     told = lake.read(BRONZE, day=folders.since(since)).where(
         f"day >= {sql.text(since)} AND bucket IS NOT NULL "
