@@ -152,7 +152,12 @@ def _decoded(text: str, part: str) -> str:
 def _options(query: str) -> dict[str, str]:
     options: dict[str, str] = {}
     for pair in filter(None, query.split("&")):
-        name, _, text = pair.partition("=")
+        name, equals, text = pair.partition("=")
+        if not equals:
+            # Not shown: it may be the rest of a password that holds an '&'.
+            _refuse(
+                "a part of the query has no '='", "write name=value, and %26 for '&' in a value"
+            )
         if name in options:
             _refuse(f"the option {_shown(name)} is given twice", "give it once")
         options[name] = _decoded(text, f"option {_shown(name)}")

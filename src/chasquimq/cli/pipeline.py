@@ -18,6 +18,7 @@ from chasquimq.cli.problems import Refusal
 from chasquimq.cli.render import counted, emit, remark, say
 from chasquimq.cli.spark import spark_options, started
 from chasquimq.cli.unknown import remark_if_unknown
+from chasquimq.cli.values import spark_interval
 from chasquimq.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
@@ -138,7 +139,8 @@ def run(queues: tuple[str, ...], session: Session, **given: Any) -> None:  # noq
 @path_option
 @table_options
 @click.option("--every", default="10 seconds", show_default=True, metavar="INTERVAL",
-              help="Look for new events so often, such as '5 minutes'.")  # fmt: skip
+              callback=lambda _, __, text: spark_interval(text),
+              help="Look for new events so often, such as '5 minutes' or 5m.")  # fmt: skip
 @taking_options
 @spark_options
 @options.session

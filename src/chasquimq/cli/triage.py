@@ -1,5 +1,6 @@
 """`chasqui pipeline triage`: dead letters by their cause, exported, replayed or discarded."""
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,11 @@ def command(queue: str, session: Session, **given: Any) -> None:  # noqa: ANN401
     if verbs and given["fingerprint"] is None and given["where"] is None:
         msg = f"--{verbs[0]} needs --fingerprint or --where: see the groups without it first"
         raise click.UsageError(msg)
+    if given["export"]:
+        with contextlib.suppress(ImportError):  # which is told when Spark is started
+            from chasquimq.pipeline.export import writer_for  # noqa: PLC0415 -- an extra
+
+            writer_for(given["export"])
     remark_if_unknown(session, queue)
     with started(given) as spark:
         from chasquimq.pipeline import Triage  # noqa: PLC0415 -- Spark may not be installed
@@ -89,7 +95,8 @@ def _dispose(
             changed = getattr(letters, verb)(ids).changed
         past = "replayed" if verb == "replay" else "discarded"
         shape[past] = changed
-        said.append(f"{past} {changed} of {len(ids)} dead letters")
+        told = f"{past} {changed} of {len(ids)} dead letters"
+        said.append(told if ids else f"no dead letter is one of those, so none was {past}")
     if session.as_json:
         emit(shape)
     elif is_dry:

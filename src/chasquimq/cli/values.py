@@ -1,5 +1,6 @@
 """Turns what people type into values: durations, instants, JSON, backoffs."""
 
+import contextlib
 import json
 import math
 import re
@@ -26,6 +27,9 @@ _UNIT_MS = {
     "h": 3_600_000,
     "d": 86_400_000,
 }
+_SPARKS_INTERVAL = re.compile(
+    r"(\d+\s+(millisecond|second|minute|hour|day|week)s?\s*)+", re.IGNORECASE
+)
 _BACKOFF = re.compile(r"exponential:(?P<first>[^:]+)(?::(?P<most>[^:]+))?")
 
 
@@ -56,6 +60,18 @@ def wait_s(text: str) -> float:
         msg = f"{text!r} is no time to wait: it must be above 0, and end"
         raise click.BadParameter(msg)
     return seconds
+
+
+def spark_interval(text: str) -> str:
+    """A time as Spark has it, `5 minutes`, of that or of a duration."""
+    if _SPARKS_INTERVAL.fullmatch(text.strip()):
+        return text
+    # A bare number would be milliseconds, and is most likely not meant so.
+    with contextlib.suppress(click.BadParameter):
+        if not text.strip().isdigit() and (milliseconds := duration(text)):
+            return f"{milliseconds} milliseconds"
+    msg = f"{text!r} is no interval: write '10 seconds', '5 minutes' or '1 hour', or 10s, 5m, 1h"
+    raise click.BadParameter(msg)
 
 
 def instant(text: str) -> datetime:

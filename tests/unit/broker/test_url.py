@@ -212,6 +212,10 @@ def test_a_bad_url_from_the_environment_is_blamed_on_the_environment(
         ("redis://h/1?db=2", "the database is 1 and also db=2; give it once"),
         ("redis://h?db=1&db=1", "the option 'db' is given twice"),
         ("redis://h?db=", "the option 'db' is empty"),
+        (
+            "redis+sentinel://h/m?sentinel_password=a&b",
+            "a part of the query has no '='; write name=",
+        ),
         ("redis://h?timeout=3", "the option 'timeout' is not known here; use db, "),
         ("redis://h?password=x", "a user and a password go before the host"),
         ("redis://h?sentinel_password=x", "'sentinel_password' is not known here"),
