@@ -362,10 +362,13 @@ async def test_when_the_leader_stops_another_worker_leads_and_no_delayed_job_is_
             assert await first.next(LockOutcome) is LockOutcome.HELD
             await scene.queue.add("n", 1, delay_ms=10)
             await eventually(lambda: first.seen(JobOutcome) or second.seen(JobOutcome))
+        job = await scene.queue.add("n", 2, delay_ms=3_600_000)
+    # It comes due while nobody leads.
+    [member] = scene.client.zrange(scene.keys.delayed, 0, -1)
+    scene.client.zadd(scene.keys.delayed, {member: 1})
     async with scene.working(nothing, **options) as third:
         assert await third.next(LockOutcome) is LockOutcome.ACQUIRED
-        await scene.queue.add("n", 2, delay_ms=10)
-        await third.next(JobOutcome)
+        assert (await third.next(JobOutcome)).job_id == job.id
 
 
 async def test_leadership_passes_on_while_both_run(scene):

@@ -36,6 +36,8 @@ async def drive(connection: Connection, steps: Steps[T]) -> T:
         if not has_heard:
             raise
         raise not_understood(error) from error
+    finally:
+        steps.close()  # now, not when the traceback of a cancellation is forgotten
 
 
 def drive_blocking(connection: BlockingConnection, steps: Steps[T]) -> T:
@@ -60,3 +62,5 @@ def drive_blocking(connection: BlockingConnection, steps: Steps[T]) -> T:
         if not has_heard:
             raise
         raise not_understood(error) from error
+    finally:
+        steps.close()  # now, not when the traceback of a cancellation is forgotten

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from chasquimq.broker.call import Steps
-from chasquimq.broker.stream import Added
 from chasquimq.engine.limits import SURELY_SHORT
 from chasquimq.engine.portions import CHUNK, CHUNK_BYTES
 from chasquimq.engine.producing import Producing
@@ -63,16 +62,14 @@ def batch(producing: Producing, names: Sequence[str], payloads: Sequence[bytes])
 
 def add(producing: Producing, batch: PlainBatch) -> Steps[None]:
     """Add the batch in one call; `QueueFullError`, and nothing is added, if it does not fit."""
-    added: Added = yield producing.add_call(_flat(batch), whole=True)
-    producing.note_depth(added)
+    added = yield from producing.add_flat(_flat(batch), whole=True)
     if added.count < len(batch.ids):
         raise producing.full(len(batch.ids))
 
 
 def add_as_many_as_fit(producing: Producing, batch: PlainBatch) -> Steps[int]:
     """Add the jobs of several callers in one call; how many, from the front, fit."""
-    added: Added = yield producing.add_call(_flat(batch), whole=False)
-    producing.note_depth(added)
+    added = yield from producing.add_flat(_flat(batch), whole=False)
     return added.count
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from chasquimq.broker import delayed, events, results, stream, traces
 from chasquimq.broker.call import Call, Steps, together
 from chasquimq.broker.delayed import DelayedJob
-from chasquimq.broker.ring import Ring
+from chasquimq.broker.ring import IDMP_CALLS, Ring, Ticket
 from chasquimq.broker.server import ServerInfo
 from chasquimq.broker.stream import Added, Capacity, NewJob, Telling
 from chasquimq.clock import SYSTEM_CLOCK, Clock
@@ -62,6 +62,7 @@ class Producing:
         """Whether orders may carry traces; set by whoever has a tracer."""
         self.clock = clock or SYSTEM_CLOCK
         self._ring = Ring(self.producer_id)
+        self._direct = Ring(self.producer_id, IDMP_CALLS)
         self.letters = Letters(self.keys)
         self.repeating = Repeating(self.keys, clock, self._ring)
         self.upkeep = Upkeep(config, self.clock, self._telling)
@@ -132,24 +133,35 @@ class Producing:
 
     def add_as_many_as_fit(self, orders: Sequence[Order]) -> Steps[int]:
         """Append immediate jobs of several callers in one call; how many, from the front, fit."""
-        single = len(orders) == 1 and self._can_add_directly()
-        if single and not self._is_near_cap(1):
-            call = stream.add_one(
-                self.keys,
-                _new_job(orders[0]),
-                producer_id=self.producer_id,
-                telling=self._telling(),
-                counting=self._must_count(),
-            )
-            counted: Added | None = yield self._carrying(orders, call)
-            if counted is None:
-                self._depth += 1  # at least by us
-            else:
-                self.note_depth(counted)
-            return 1
-        added: Added = yield self._carrying(orders, self.add_call(_flat(orders), whole=False))
+        if len(orders) == 1 and self._can_add_directly() and not self._is_near_cap(1):
+            # So many may be under way; past that the script, whose memory is larger.
+            taken = self._direct.take_if_open()
+            if taken is not None:
+                ticket, window = taken
+                try:
+                    yield from self._add_directly(orders[0], ticket.producer_id)
+                finally:
+                    window.leave(ticket.serial)
+                return 1
+        with self._ring.tickets() as [ticket]:
+            call = self._add_call(_flat(orders), ticket, whole=False)
+            added: Added = yield self._carrying(orders, call)
         self.note_depth(added)
         return added.count
+
+    def _add_directly(self, order: Order, producer_id: str) -> Steps[None]:
+        call = stream.add_one(
+            self.keys,
+            _new_job(order),
+            producer_id=producer_id,
+            telling=self._telling(),
+            counting=self._must_count(),
+        )
+        counted: Added | None = yield self._carrying([order], call)
+        if counted is None:
+            self._depth += 1  # at least by us
+        else:
+            self.note_depth(counted)
 
     def full(self, wanted: int) -> QueueFullError:
         """The error for jobs that do not fit."""
@@ -247,7 +259,13 @@ class Producing:
             return
         if len(fresh) > len(parts[0]) and self._is_near_cap(len(fresh)):
             yield from self._check_room(len(fresh))
-        answers = yield together([self._call_for([orders[at] for at in part]) for part in parts])
+        with self._ring.tickets(len(parts)) as tickets:
+            answers = yield together(
+                [
+                    self._call_for([orders[at] for at in part], ticket)
+                    for part, ticket in zip(parts, tickets, strict=True)
+                ]
+            )
         refused = 0
         for part, answer in zip(parts, answers, strict=True):
             for at, code in zip(part, self._codes(answer, len(part)), strict=True):
@@ -264,12 +282,12 @@ class Producing:
         if not self._capacity.trim and depth + wanted > self.config.max_stream_len:
             raise self.full(wanted)
 
-    def _call_for(self, orders: Sequence[Order]) -> Call[Any]:
+    def _call_for(self, orders: Sequence[Order], ticket: Ticket) -> Call[Any]:
         if orders[0].is_delayed:
-            return self._carrying(orders, self._later_call(orders))
+            return self._carrying(orders, self._later_call(orders, ticket))
         if orders[0].is_unique:
-            return self._carrying(orders, self._unique_call(orders))
-        return self._carrying(orders, self.add_call(_flat(orders), whole=True))
+            return self._carrying(orders, self._unique_call(orders, ticket))
+        return self._carrying(orders, self._add_call(_flat(orders), ticket, whole=True))
 
     def _carrying(self, orders: Sequence[Order], add: Call[T]) -> Call[T]:
         if not self.is_traced:
@@ -288,35 +306,41 @@ class Producing:
         self.note_depth(answer)
         return ("1" if answer.count == wanted else "F") * wanted
 
-    def add_call(self, jobs: list[str | bytes], *, whole: bool) -> Call[Added]:
-        """Add jobs for now, given as `stream.add` takes them."""
+    def add_flat(self, jobs: list[str | bytes], *, whole: bool) -> Steps[Added]:
+        """Add jobs for now in one call, given as `stream.add` takes them."""
+        with self._ring.tickets() as [ticket]:
+            added: Added = yield self._add_call(jobs, ticket, whole=whole)
+        self.note_depth(added)
+        return added
+
+    def _add_call(self, jobs: list[str | bytes], ticket: Ticket, *, whole: bool) -> Call[Added]:
         return stream.add(
             self.keys,
             jobs,
-            ticket=self._ring.ticket(),
+            ticket=ticket,
             capacity=self._capacity,
             telling=self._telling(),
             whole=whole,
         )
 
-    def _unique_call(self, orders: Sequence[Order]) -> Call[str]:
+    def _unique_call(self, orders: Sequence[Order], ticket: Ticket) -> Call[str]:
         return stream.add_unique(
             self.keys,
             [_new_job(order) for order in orders],
-            ticket=self._ring.ticket(),
+            ticket=ticket,
             capacity=self._capacity,
             telling=self._telling(),
             marker_ttl_s=UNIQUE_GRACE_SECS,
         )
 
-    def _later_call(self, orders: Sequence[Order]) -> Call[str]:
+    def _later_call(self, orders: Sequence[Order], ticket: Ticket) -> Call[str]:
         return delayed.schedule(
             self.keys,
             [
                 DelayedJob(o.id, o.envelope, o.name, o.delay_ms, o.run_at_ms, o.is_unique)
                 for o in orders
             ],
-            ticket=self._ring.ticket(),
+            ticket=ticket,
             telling=self._telling(),
             grace_s=UNIQUE_GRACE_SECS,
         )

@@ -89,12 +89,13 @@ class Repeating:
         spec, now_ms = found.spec, telling.ts_ms
         job_id = by_hand_id(found.job_id or spec_key, now_ms)
         envelope = encode(Envelope(job_id, spec.payload, now_ms, 0, spec.retry))
-        added: Added = yield stream.add(
-            self._keys,
-            [job_id, envelope, spec.job_name],
-            ticket=self._ring.ticket(),
-            capacity=capacity,
-            telling=telling,
-            whole=True,
-        )
+        with self._ring.tickets() as [ticket]:
+            added: Added = yield stream.add(
+                self._keys,
+                [job_id, envelope, spec.job_name],
+                ticket=ticket,
+                capacity=capacity,
+                telling=telling,
+                whole=True,
+            )
         return job_id if added.count else ""
