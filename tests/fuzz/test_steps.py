@@ -30,7 +30,7 @@ from chasquimq.engine.producing import Producing
 from chasquimq.engine.stint import let_go
 from chasquimq.errors import ChasquiError, ConnectionFailedError, RedisError
 from chasquimq.wire.keys import QueueKeys
-from tests.fuzz.test_replies import replies
+from tests.fuzz.nonsense import replies
 from tests.support.effort import effort
 
 KEYS = QueueKeys("q")
@@ -110,12 +110,28 @@ class Babbling:
         return understood(call, [self._data.draw(told) for _ in call.requests])
 
 
+class Reciting:
+    """A connection to something that answers every call with the same."""
+
+    def __init__(self, *told):
+        self._told = told
+
+    def run(self, call):
+        return understood(call, list(self._told))
+
+
 @pytest.mark.parametrize("name", STEPS)
 @settings(max_examples=effort(25, 20_000))
 @given(data=st.data())
 def test_steps_that_are_told_nonsense_end_with_an_error_of_ours(name, data):
     with contextlib.suppress(ChasquiError):
         drive_blocking(Babbling(data), STEPS[name]())
+
+
+def test_a_number_in_place_of_an_id_is_an_error_and_not_as_many_bytes():
+    groups = [[b"name", b"g", b"last-delivered-id", 2**62]]
+    with pytest.raises(RedisError, match="or we misread it: TypeError"):
+        drive_blocking(Reciting(groups, [b"17", b"5"], 2, [1], 0, 0), backlog.backlog(KEYS, "g"))
 
 
 def test_all_steps_of_the_broker_are_told_nonsense_here():

@@ -80,7 +80,8 @@ def _read_after(groups: Reply, group: str) -> bytes:
     for row in all_checked(unless_missing(groups) or []):
         facts = dict(zip(row[::2], row[1::2], strict=True))
         if facts[b"name"] == group.encode():
-            return b"(" + bytes(facts[b"last-delivered-id"])
+            last: bytes = facts[b"last-delivered-id"]
+            return b"(" + last
     return _FROM_THE_START
 
 
