@@ -1,6 +1,15 @@
-"""The transforms of the pipeline, on events told by hand, to the row."""
+"""The transforms of the pipeline, on events told by hand, to the row.
+
+A table takes Spark as long for one story as for ten. So each queue has a story of its own, all of
+them are made into tables at once, and tests ask what became of theirs.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
 
 from chasquimq.pipeline import Slo, bronze, fingerprints, instants, sql
@@ -18,6 +27,8 @@ pytestmark = SPARK_MARKS
 
 # Made at 2026-01-31T09:59:59Z.
 ULID = "01KG9QXF8R0000000000000000"
+HOUR_MS, MINUTE_MS = instants.HOUR_MS, instants.MINUTE_MS
+SLO = Slo(within_ms=500, target=0.5)
 
 # `a` fails, is retried and completes; `b` dies at once, is replayed and completes; `c` waits.
 STORY = [
@@ -34,48 +45,124 @@ STORY = [
     told(700, "waiting", "c"),
     told(0, "drained", None),
 ]
+LOST = told(2_000, "data-loss", None, lost=25, reason="25 events are missing")
+
+# By queue.
+STORIES = {
+    # The order in which it came does not matter.
+    "story": [*reversed(STORY)],
+    "twice": [
+        *STORY,
+        *STORY,
+        # The same thing, told a second time under an id of its own.
+        told(10, "active", "a", attempt=1, wait_ms=10, created_at=at(0), entry_seq=7),
+        told(12, "failed", "a", attempt=1, reason="row 7 of 'x.csv'", duration_us=2_000,
+             entry_seq=8),
+    ],
+    "unread": [
+        told(0, "waiting", "a"),
+        told(5, "dlq", "a", attempt=0, reason="malformed"),
+    ],
+    "open": [
+        told(0, "active", "a", attempt=1, wait_ms=40, created_at=at(-40)),
+        told(9, "completed", "b", attempt=2, duration_us=5),
+    ],
+    "clocks": [
+        told(0, "waiting", ULID, entry_ms=0),
+        told(-50, "active", ULID, attempt=1, wait_ms=0, created_at=at(0), entry_ms=1),
+        told(-40, "completed", ULID, attempt=1, duration_us=3, entry_ms=2),
+    ],
+    "untold": [*a_run(0, "a", fails="no"), *a_run(9, "a", attempt=2)],
+    "hours": [
+        # Over five hours, with values below and above what is exact.
+        *(each for job in range(40) for each in (
+            told(job * 7 * MINUTE_MS, "waiting", f"job-{job}"),
+            *a_run(job * 7 * MINUTE_MS + 17 * job * job, f"job-{job}", us=53_000 * job),
+        )),
+        # Twice in an hour, again in the next, and once more a day later: one job each time.
+        *(each for turn, at_ms in enumerate((0, MINUTE_MS, HOUR_MS, 24 * HOUR_MS), start=1)
+          for each in a_run(at_ms, "again", attempt=turn, fails="no")),
+        # Given up before its first run, replayed, run: that is one job that ran.
+        told(0, "dlq", "unread", attempt=0, reason="malformed"),
+        *a_run(MINUTE_MS, "unread"),
+    ],
+    "failed": [
+        *a_run(0, "a", fails="row 7 of 'x.csv'"),
+        *a_run(1, "b", fails="row 12 of 'other file'"),
+        told(5, "dlq", "b", attempt=1, reason="retries_exhausted"),
+    ],
+    "gap": [
+        *a_run(0, "a"),
+        # The last before it has the same id.
+        told(2_000, "drained", None),
+        LOST | {"event_at": None},
+        *a_run(120_000, "b"),
+        *a_run(240_000, "c"),
+    ],
+}  # fmt: skip
 
 
-def plain(frame):
-    """The same rows, computed once and not by each query over them."""
-    return frame.sparkSession.createDataFrame(frame.collect(), frame.schema)
+@dataclass
+class Book:
+    """All stories as tables: how they are made, and their rows."""
+
+    frames: dict[str, DataFrame] = field(default_factory=dict)
+    rows: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+    def made(self, name: str, frame: DataFrame) -> DataFrame:
+        """The same rows, computed once and not by each query over them."""
+        found = frame.collect()
+        self.frames[name] = frame
+        return self.note(name, frame.sparkSession.createDataFrame(found, frame.schema))
+
+    def note(self, name: str, rows: DataFrame) -> DataFrame:
+        """Keep the rows of a table, instants as ms since the beginning."""
+        self.rows[name] = [row.asDict() for row in in_ms(rows).collect()]
+        return rows
+
+    def picked(
+        self, name: str, queue: str, *columns: str, order: Sequence[str]
+    ) -> list[tuple[Any, ...]]:
+        """Some columns of a story's rows."""
+        found = [row for row in self.rows[name] if row["queue"] == queue]
+        found.sort(key=lambda row: [row[each] for each in order])
+        return [tuple(row[each] for each in columns) for row in found]
 
 
-@pytest.fixture(scope="module")
-def kept(request):
-    """`kept(events)`: bronze, runs and jobs of events."""
-    spark = request.getfixturevalue("spark")
-
-    def make(events):
-        rows = bronze.events(frame(spark, events), "b-0")
-        of_jobs = parts(rows)
-        made = plain(runs(of_jobs))
-        return rows, made, plain(jobs(of_jobs))
-
-    return make
-
-
-@pytest.fixture(scope="module")
-def story(kept):
-    """Bronze, runs and jobs of the story; the order in which it came does not matter."""
-    return kept(reversed(STORY))
-
-
-def picked(frame, *names, order):
-    """Values of some columns; instants as ms since the beginning."""
+def in_ms(frame: DataFrame) -> DataFrame:
     kinds = dict(frame.dtypes)
-    columns = [
-        (F.unix_millis(name) - START_MS if kinds[name] == "timestamp" else F.col(name)).alias(name)
-        for name in names
-    ]
-    return [tuple(row) for row in frame.orderBy(*order).select(*columns).collect()]
+    return frame.select(
+        *(
+            (F.unix_millis(name) - START_MS if kinds[name] == "timestamp" else F.col(name)).alias(
+                name
+            )
+            for name in frame.columns
+        )
+    )
 
 
-def test_a_run_says_how_it_waited_ran_and_ended_and_what_came_then(story):
-    _, made, _ = story
+@pytest.fixture(scope="module")
+def book(request):
+    spark, made = request.getfixturevalue("spark"), Book()
+    told = [each | {"queue": queue} for queue, events in STORIES.items() for each in events]
+    rows = bronze.events(frame(spark, told), "b-0")
+    of_jobs = made.made("parts", parts(rows))
+    found_runs = made.made("runs", runs(of_jobs))
+    found_jobs = made.made("jobs", jobs(of_jobs))
+    gaps = made.made("gaps", bronze.gaps(rows))
+    all_facts = made.made("facts", facts(found_runs, found_jobs, SLO))
+    made.made("minutes", minutes(all_facts, gaps, slo=SLO))
+    every = made.made("roll-ups", roll_ups(tallies(all_facts), gaps, slo=SLO))
+    for table in (HOURS, DAYS):
+        made.note(table.name, rows_of(table, every))
+    made.made("failures", failures(fallen(found_runs, found_jobs)))
+    return made
+
+
+def test_a_run_says_how_it_waited_ran_and_ended_and_what_came_then(book):
     names = ("job_id", "life", "attempt", "started_at", "ended_at", "waited_ms", "ran_us",
              "outcome", "then", "backoff_ms", "error")  # fmt: skip
-    assert picked(made, *names, order=("job_id", "life", "attempt")) == [
+    assert book.picked("runs", "story", *names, order=("job_id", "life", "attempt")) == [
         ("a", 1, 1, 10, 12, 10, 2_000, "failed", "retry", 500, "row 7 of 'x.csv'"),
         ("a", 1, 2, 605, 609, 5, 4_000, "completed", None, None, None),
         ("b", 1, 1, 20, 22, 20, 2_000, "failed", "dead", None, "no such thing"),
@@ -83,11 +170,10 @@ def test_a_run_says_how_it_waited_ran_and_ended_and_what_came_then(story):
     ]
 
 
-def test_a_job_says_when_it_came_how_it_stands_and_what_it_took(story):
-    _, _, made = story
+def test_a_job_says_when_it_came_how_it_stands_and_what_it_took(book):
     names = ("job_id", "arrived_at", "finished_at", "outcome", "lives", "attempts", "failures",
              "retries", "waited_ms", "ran_us", "total_ms", "dlq_reason", "error")  # fmt: skip
-    assert picked(made, *names, order=("job_id",)) == [
+    assert book.picked("jobs", "story", *names, order=("job_id",)) == [
         ("a", 0, 609, "completed", 1, 2, 1, 1, 10, 6_000, 609, None, "row 7 of 'x.csv'"),
         # Replayed: what it took counts from then.
         ("b", 0, 61_005, "completed", 2, 2, 1, 0, 20, 4_000, 5, None, "no such thing"),
@@ -95,63 +181,42 @@ def test_a_job_says_when_it_came_how_it_stands_and_what_it_took(story):
     ]
 
 
-def test_events_that_come_twice_change_nothing(kept, story):
-    again = [
-        *STORY,
-        *STORY,
-        # The same thing, told a second time under an id of its own.
-        told(10, "active", "a", attempt=1, wait_ms=10, created_at=at(0), entry_seq=7),
-        told(12, "failed", "a", attempt=1, reason="row 7 of 'x.csv'", duration_us=2_000,
-             entry_seq=8),
-    ]  # fmt: skip
-    _, twice_runs, twice_jobs = kept(again)
-    _, once_runs, once_jobs = story
-    assert sorted(twice_runs.collect()) == sorted(once_runs.collect())
-    assert sorted(twice_jobs.collect(), key=str) == sorted(once_jobs.collect(), key=str)
+def test_events_that_come_twice_change_nothing(book):
+    for table in ("runs", "jobs"):
+        once, twice = (
+            sorted(str(row | {"queue": ""}) for row in book.rows[table] if row["queue"] == queue)
+            for queue in ("story", "twice")
+        )
+        assert once == twice != []
 
 
-def test_a_job_that_is_dead_says_why_and_one_that_never_ran_has_no_run(kept):
-    _, made, found = kept([
-        told(0, "waiting", "a"),
-        told(5, "dlq", "a", attempt=0, reason="malformed"),
-    ])  # fmt: skip
-    assert made.count() == 0
+def test_a_job_that_is_dead_says_why_and_one_that_never_ran_has_no_run(book):
+    assert book.picked("runs", "unread", "job_id", order=("job_id",)) == []
     names = ("outcome", "attempts", "dlq_reason", "finished_at", "total_ms")
-    assert picked(found, *names, order=("job_id",)) == [("dead", 0, "malformed", 5, 5)]
+    found = book.picked("jobs", "unread", *names, order=("job_id",))
+    assert found == [("dead", 0, "malformed", 5, 5)]
 
 
-def test_a_run_without_an_end_is_open_and_one_without_a_beginning_has_no_start(kept):
-    _, made, found = kept([
-        told(0, "active", "a", attempt=1, wait_ms=40, created_at=at(-40)),
-        told(9, "completed", "b", attempt=2, duration_us=5),
-    ])  # fmt: skip
+def test_a_run_without_an_end_is_open_and_one_without_a_beginning_has_no_start(book):
     names = ("job_id", "started_at", "ended_at", "waited_ms", "outcome")
-    assert picked(made, *names, order=("job_id",)) == [
+    assert book.picked("runs", "open", *names, order=("job_id",)) == [
         ("a", 0, None, 40, "open"),
         ("b", None, 9, None, "completed"),
     ]
-    assert picked(found, "job_id", "outcome", order=("job_id",)) == [
+    assert book.picked("jobs", "open", "job_id", "outcome", order=("job_id",)) == [
         ("a", "active"),
         ("b", "completed"),
     ]
 
 
-def test_clocks_that_differ_make_no_duration_negative(kept):
-    _, made, found = kept([
-        told(0, "waiting", ULID, entry_ms=0),
-        told(-50, "active", ULID, attempt=1, wait_ms=0, created_at=at(0), entry_ms=1),
-        told(-40, "completed", ULID, attempt=1, duration_us=3, entry_ms=2),
-    ])  # fmt: skip
-    assert picked(made, "waited_ms", order=("job_id",)) == [(0,)]
-    assert picked(found, "total_ms", order=("job_id",)) == [(0,)]
+def test_clocks_that_differ_make_no_duration_negative(book):
+    assert book.picked("runs", "clocks", "waited_ms", order=("job_id",)) == [(0,)]
+    assert book.picked("jobs", "clocks", "total_ms", order=("job_id",)) == [(0,)]
 
 
-def test_a_later_run_that_nobody_told_the_beginning_of_has_waited_an_unknown_time(kept):
-    _, made, _ = kept([
-        *a_run(0, "a", fails="no"),
-        *a_run(9, "a", attempt=2),
-    ])  # fmt: skip
-    assert picked(made, "attempt", "waited_ms", order=("attempt",)) == [(1, 0), (2, None)]
+def test_a_later_run_that_nobody_told_the_beginning_of_has_waited_an_unknown_time(book):
+    found = book.picked("runs", "untold", "attempt", "waited_ms", order=("attempt",))
+    assert found == [(1, 0), (2, None)]
 
 
 def test_a_job_whose_producer_is_days_ahead_is_found_in_its_bucket(spark):
@@ -161,19 +226,17 @@ def test_a_job_whose_producer_is_days_ahead_is_found_in_its_bucket(spark):
     assert in_buckets(rows, touched(rows)).count() == 3
 
 
-def test_a_minute_counts_what_came_ran_and_ended_in_it(spark, story):
-    _, made, found = story
-    gaps = bronze.gaps(story[0])
-    slo = Slo(within_ms=500, target=0.5)
-    all_facts = plain(facts(made, found, slo))
-    of_minutes = plain(minutes(all_facts, gaps, slo=slo))
+def test_a_minute_counts_what_came_ran_and_ended_in_it(book):
     counted = ("period", "arrivals", "runs", "completed", "dead", "failures", "retries")
     # The story begins a second before a minute ends.
-    assert picked(of_minutes, *counted, order=("period",)) == [
+    assert book.picked("minutes", "story", *counted, order=("period",)) == [
         (-59_000, 3, 3, 1, 0, 2, 1),
         (61_000, 0, 1, 1, 0, 0, 0),
     ]
-    [first, last] = of_minutes.orderBy("period").collect()
+    first, last = sorted(
+        (row for row in book.rows["minutes"] if row["queue"] == "story"),
+        key=lambda row: row["period"],
+    )
     assert (first["failure_rate"], first["retry_rate"], first["retry_amplification"]) == (
         pytest.approx(2 / 3), pytest.approx(1 / 3), 1.5,
     )  # fmt: skip
@@ -184,79 +247,54 @@ def test_a_minute_counts_what_came_ran_and_ended_in_it(spark, story):
     assert (last["slo_good"], last["slo_burn"]) == (1, 0.0)
     assert (first["stretch"], last["stretch"]) == ("2026-01-31T09-50", "2026-01-31T10-00")
     assert first["is_complete"]
-    every = plain(roll_ups(tallies(all_facts), gaps, slo=slo))
-    assert picked(rows_of(HOURS, every), "period", "runs", order=("period",)) == [
-        (1_000 - 3_600_000, 3),
+    assert book.picked("hours", "story", "period", "runs", order=("period",)) == [
+        (1_000 - HOUR_MS, 3),
         (1_000, 1),
     ]
-    [day] = rows_of(DAYS, every).collect()
-    assert (day["arrivals"], day["runs"], day["completed"], day["day"]) == (3, 4, 2, "2026-01-31")
+    names = ("arrivals", "runs", "completed", "day")
+    assert book.picked("days", "story", *names, order=("period",)) == [(3, 4, 2, "2026-01-31")]
 
 
-def test_hours_and_days_are_what_their_runs_and_jobs_would_give(kept):
+def test_hours_and_days_are_what_their_runs_and_jobs_would_give(book):
     """Added up from ten minutes each, they have the same counts, percentiles and shares."""
-    hour_ms, minute_ms = instants.HOUR_MS, instants.MINUTE_MS
-    rows, made, found = kept([
-        # Over five hours, with values below and above what is exact.
-        *(each for job in range(40) for each in (
-            told(job * 7 * minute_ms, "waiting", f"job-{job}"),
-            *a_run(job * 7 * minute_ms + 17 * job * job, f"job-{job}", us=53_000 * job),
-        )),
-        # Twice in an hour, again in the next, and once more a day later: one job each time.
-        *(each for turn, at_ms in enumerate((0, minute_ms, hour_ms, 24 * hour_ms), start=1)
-          for each in a_run(at_ms, "again", attempt=turn, fails="no")),
-        # Given up before its first run, replayed, run: that is one job that ran.
-        told(0, "dlq", "unread", attempt=0, reason="malformed"),
-        *a_run(minute_ms, "unread"),
-    ])  # fmt: skip
-    slo = Slo(within_ms=5_000, target=0.9)
-    all_facts = plain(facts(made, found, slo))
-    every = plain(roll_ups(tallies(all_facts), bronze.gaps(rows), slo=slo))
-    for table, unit_ms in ((HOURS, hour_ms), (DAYS, instants.DAY_MS)):
-        placed = all_facts.selectExpr(
-            "*", f"{unit_ms} AS unit_ms", f"{instants.period('at', unit_ms)} AS period"
-        )
-        expected = figures(placed, ("queue", "name", "unit_ms", "period"), slo)
+    units = {HOURS: HOUR_MS, DAYS: instants.DAY_MS}
+    each = book.frames["facts"].selectExpr(
+        "*", f"explode(array({', '.join(map(str, units.values()))})) AS unit_ms"
+    )
+    period = "timestamp_millis(unix_millis(at) - unix_millis(at) % unit_ms) AS period"
+    expected = figures(each.selectExpr("*", period), ("queue", "name", "unit_ms", "period"), SLO)
+    wanted = [row.asDict() for row in in_ms(expected).collect()]
+    for table, unit_ms in units.items():
         same = [name for name in table.names if name in expected.columns]
         assert {"retry_amplification", "run_p99_ms", "handler_seconds", "slo_good"} <= {*same}
-        wanted = picked(expected, *same, order=("period",))
-        assert picked(rows_of(table, every), *same, order=("period",)) == wanted
-        assert len(wanted) > 1
+        book.rows["wanted"] = [row for row in wanted if row["unit_ms"] == unit_ms]
+        for queue in STORIES:
+            made, given = (
+                book.picked(name, queue, *same, order=("period",))
+                for name in (table.name, "wanted")
+            )
+            assert made == given
+        assert len(book.picked("wanted", "hours", "period", order=("period",))) > 1
 
 
-def test_failures_are_counted_by_what_went_wrong(kept):
-    _, made, found = kept([
-        *a_run(0, "a", fails="row 7 of 'x.csv'"),
-        *a_run(1, "b", fails="row 12 of 'other file'"),
-        told(5, "dlq", "b", attempt=1, reason="retries_exhausted"),
-    ])  # fmt: skip
+def test_failures_are_counted_by_what_went_wrong(book):
     names = ("kind", "reason", "error", "failures")
-    assert picked(failures(fallen(made, found)), *names, order=("kind",)) == [
+    assert book.picked("failures", "failed", *names, order=("kind",)) == [
         ("job", "retries_exhausted", "row 12 of 'other file'", 1),
         ("run", "error", "row 7 of 'x.csv'", 2),
     ]
 
 
-def test_a_gap_makes_the_time_until_the_next_event_incomplete(spark, kept):
-    lost = told(2_000, "data-loss", None, lost=25, reason="25 events are missing")
-    rows, made, found = kept([
-        *a_run(0, "a"),
-        # The last before it has the same id.
-        told(2_000, "drained", None),
-        lost | {"event_at": None},
-        *a_run(120_000, "b"),
-        *a_run(240_000, "c"),
-    ])  # fmt: skip
-    gaps = plain(bronze.gaps(rows))
+def test_a_gap_makes_the_time_until_the_next_event_incomplete(book):
     names = ("after_id", "from_at", "to_at", "lost")
-    assert picked(gaps, *names, order=("after_id",)) == [
+    assert book.picked("gaps", "gap", *names, order=("after_id",)) == [
         (f"{START_MS + 2_000}-0", 2_000, 120_000, 25)
     ]
-    of_minutes = minutes(facts(made, found, Slo()), gaps, slo=Slo())
-    assert picked(of_minutes.where("runs > 0"), "period", "is_complete", order=("period",)) == [
-        (-59_000, True),
-        (61_000, False),
-        (181_000, True),
+    found = book.picked("minutes", "gap", "period", "is_complete", "runs", order=("period",))
+    assert [each for *each, ran in found if ran] == [
+        [-59_000, True],
+        [61_000, False],
+        [181_000, True],
     ]
 
 
@@ -362,15 +400,12 @@ def test_errors_are_the_same_if_only_particulars_differ(spark):
     assert rows[4]["message"] == "job # and #"
 
 
-def test_no_window_looks_at_all_that_follows(spark):
+def test_no_window_looks_at_all_that_follows(book):
     """Spark would do so for each row: a hundred thousand events of one queue took minutes."""
-    rows = bronze.events(frame(spark, STORY), "b-0")
-    of_jobs = parts(rows)
-    found_runs = runs(of_jobs)
-    found_jobs = jobs(of_jobs)
-    all_facts = facts(found_runs, found_jobs, Slo())
-    found = minutes(all_facts, bronze.gaps(rows), slo=Slo())
-    for each in (bronze.gaps(rows), found_jobs, found):
-        plan = each._jdf.queryExecution().optimizedPlan().toString().lower()  # noqa: SLF001
-        assert "windowspecdefinition" in plan
-        assert "unboundedfollowing" not in plan
+    plans = {
+        name: frame._jdf.queryExecution().optimizedPlan().toString().lower()  # noqa: SLF001
+        for name, frame in book.frames.items()
+    }
+    with_windows = {name for name, plan in plans.items() if "windowspecdefinition" in plan}
+    assert {"gaps", "parts"} <= with_windows
+    assert [name for name, plan in plans.items() if "unboundedfollowing" in plan] == []
