@@ -6,23 +6,35 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 
-from chasquimq.cli.main import entry
+import pytest
+
 from chasquimq.wire.codec import unpack
 from chasquimq.wire.envelope import decode
 from chasquimq.wire.keys import QueueKeys
 from tests.support.eventually import eventually_sync
-from tests.support.spark import SMALL, SPARK_MARKS
+from tests.support.spark import DRIVER_MARKS, SMALL
 
-pytestmark = SPARK_MARKS
+pytestmark = [*DRIVER_MARKS, pytest.mark.usefixtures("java")]
 
 ROWS = 3_000
 # Other than in the session that goes on: files are cut into many small parts, by three cores.
 CONF = SMALL | {"spark.master": "local[3]", "spark.sql.files.maxPartitionBytes": "10000"}
+# The same command twice, in a session that is there and goes on.
+AGAIN = """
+import sys
+from chasquimq.cli.main import entry
+from chasquimq.spark import session
+from tests.support.spark import SMALL
+spark = session("again", SMALL)
+codes = entry([*sys.argv[1:], "--json"]), entry(sys.argv[1:])
+print(codes, spark.conf.get("spark.sql.files.minPartitionNum", None))
+"""
 
 
 def test_killed_midway_the_same_command_adds_the_rest_and_each_row_once(
-    spark, server, queue, queue_name, tmp_path, monkeypatch, capsys
+    server, queue, queue_name, tmp_path, monkeypatch
 ):
     """In a session with other cores and settings, where Spark would cut the files otherwise.
 
@@ -48,16 +60,22 @@ def test_killed_midway_the_same_command_adds_the_rest_and_each_row_once(
     assert 500 < before < ROWS
     assert "of 3,000 rows (" in told
 
-    assert entry([*line, "--json"]) == 0
-    done = json.loads(capsys.readouterr().out)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]), prepend=os.pathsep)
+    again = subprocess.run(
+        [sys.executable, "-c", AGAIN, *line],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=True,
+    )
+    first, *told, kept = again.stdout.splitlines()
+    done = json.loads(first)
     assert done["before"] >= before
     assert done["before"] + done["added"] == done["rows"] == ROWS
     found = server.client().xrange(QueueKeys(queue_name).stream)
     numbers = Counter(unpack(decode(fields[b"d"]).payload)["n"] for _, fields in found)
     assert numbers == {str(number): 1 for number in range(ROWS)}
 
-    assert entry(line) == 0
-    told = capsys.readouterr().out
-    assert f"0 jobs added to queue {queue_name} of 3000 rows" in told
-    assert "3000 were added before; --anew adds them again" in told
-    assert spark.conf.get("spark.sql.files.minPartitionNum", None) is None
+    assert f"0 jobs added to queue {queue_name} of 3000 rows" in "".join(told)
+    assert "3000 were added before; --anew adds them again" in "".join(told)
+    assert kept == "(0, 0) None"

@@ -16,7 +16,7 @@ import pytest
 from chasquimq.pipeline import SCHEMA_VERSION, Compacted, Pipeline, keeping, width
 from chasquimq.wire.ids import _Mint
 from tests.support.batches import MADE, Batches, content
-from tests.support.spark import SPARK_MARKS, SPARKS_OWN
+from tests.support.spark import SPARK_MARKS
 from tests.support.told import START_MS, a_run, told
 
 pytestmark = SPARK_MARKS
@@ -111,10 +111,11 @@ def history(spark, tmp_path_factory):
     age(folder / "jobs", "dlq_reason", "lives")
     age(folder / "bronze", "progress")
     found.aged = content(pipeline, ("bronze", "jobs"))
-    # In the way of many rows, which makes the same tables as that of few.
+    # In the way of many rows, which makes the same tables as that of few: in several tasks, with
+    # plans that change while they run. To compile them, too, would take a third as long again.
     own = spark.newSession()
-    for name, value in (SPARKS_OWN | {"spark.sql.shuffle.partitions": "3"}).items():
-        own.conf.set(name, value)
+    own.conf.set("spark.sql.adaptive.enabled", "true")
+    own.conf.set("spark.sql.shuffle.partitions", "3")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(keeping, "FEW", 0)
         patch.setattr(width, "FEW", 0)

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
 
 from chasquimq.pipeline import quality
+from chasquimq.pipeline.files import delete_folder_of
 from chasquimq.pipeline.lake import COMPACTED, Folder, Lake, one_of
 from chasquimq.pipeline.tables import BATCHES, BRONZE, COMPACTIONS, SCHEMA_VERSION
 
@@ -95,7 +96,7 @@ def compact(lake: Lake, *, now_ms: int, keep_ms: int) -> Compacted:
         if not state.counts(folder) and state.replaced_ms.get(folder, until_ms) <= until_ms
     ]
     for folder in doomed:
-        lake.delete(folders[folder].file_url)
+        delete_folder_of(lake.spark, folders[folder].file_url)
 
     groups = groups_of(list(folders), _whole_batches(lake), state)
     after = state.next(groups, now_ms, folders)
@@ -182,4 +183,4 @@ def _forget_numbers(lake: Lake, newest: int, until_ms: int) -> None:
     for row, successor in pairwise(numbers):
         # A reader may be at one until its successor has been there for long enough.
         if int(row["compaction"]) < newest and successor["at_ms"] <= until_ms:
-            lake.delete(row["file_url"])
+            delete_folder_of(lake.spark, row["file_url"])

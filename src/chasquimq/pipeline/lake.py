@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
 
 from chasquimq.errors import ConfigError
 from chasquimq.pipeline import sql
+from chasquimq.pipeline.files import delete_folder_of, is_known_to_be_missing
 from chasquimq.pipeline.folders import EVERY
 from chasquimq.pipeline.places import resolved
 from chasquimq.pipeline.tables import BATCHES, BRONZE, COMPACTIONS, Table
@@ -111,6 +112,8 @@ class Lake:
             # Else Spark would guess, and take the day or a queue named 7 for something else.
             reader = reader.schema(table.schema).option("basePath", root)
             path += _below(table, folders)
+        if is_known_to_be_missing(self.spark, root):
+            return None
         try:
             return table.padded(reader.load(path))
         except AnalysisException as error:
@@ -136,20 +139,7 @@ class Lake:
             return
         files = found.where(condition).select(F.input_file_name()).distinct()
         for (file_url,) in files.collect():
-            self.delete(file_url)
-
-    def delete(self, file_url: str) -> None:
-        """Delete the folder that a file is in, if it is still there; `ConfigError` if it stays."""
-        java = self.spark.sparkContext._jvm  # noqa: SLF001 -- Spark's Python has no way to delete
-        if java is None:
-            msg = f"{file_url} cannot be deleted: this Spark is not in reach of this process"
-            raise ConfigError(msg)
-        settings = self.spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001 -- the same
-        folder = java.org.apache.hadoop.fs.Path(java.java.net.URI.create(file_url)).getParent()
-        files = folder.getFileSystem(settings)
-        if not files.delete(folder, True) and files.exists(folder):  # noqa: FBT003 -- all below it
-            msg = f"{folder.toString()} could not be deleted: look who may write there"
-            raise ConfigError(msg)
+            delete_folder_of(self.spark, file_url)
 
     def newest_compaction(self) -> list[Row]:
         """What the newest compaction says of bronze; nothing if there was none."""
