@@ -9,10 +9,10 @@ from chasquimq.pipeline.jobs import jobs
 from chasquimq.pipeline.periods import facts, minutes, roll_ups
 from chasquimq.pipeline.runs import parts, runs
 from chasquimq.pipeline.scope import EVERYTHING
-from chasquimq.pipeline.tables import GAPS, JOBS, RUNS
+from chasquimq.pipeline.tables import JOBS, RUNS
 from chasquimq.pipeline.tallies import tallies
 from tests.support.spark import SPARK_MARKS
-from tests.support.told import a_run, frame, told
+from tests.support.told import a_run, computed, frame, told
 
 pytestmark = SPARK_MARKS
 
@@ -22,22 +22,17 @@ def made(request):
     """Bronze, runs, jobs and periods that are as they should be, as plain frames."""
     spark = request.getfixturevalue("spark")
     events = [told(0, "waiting", "a"), *a_run(5, "a"), *a_run(6, "b", fails="no")]
-    rows = bronze.events(frame(spark, events), "b-0")
-    of_jobs = parts(rows)
-    found_runs = runs(of_jobs)
-    found_jobs = jobs(of_jobs)
-    all_facts = facts(found_runs, found_jobs, Slo())
-    gold = minutes(all_facts, bronze.gaps(rows), slo=Slo()), tallies(all_facts)
-    return [
-        spark.createDataFrame(each.collect(), each.schema)
-        for each in (rows, found_runs, found_jobs, *gold)
-    ]
+    rows = computed(bronze.events(frame(spark, events), "b-0"))
+    of_jobs = computed(parts(rows))
+    found_runs, found_jobs = computed(runs(of_jobs)), computed(jobs(of_jobs))
+    all_facts = computed(facts(found_runs, found_jobs, Slo()))
+    gold = minutes(all_facts, None, slo=Slo()), tallies(all_facts)
+    return [rows, found_runs, found_jobs, *map(computed, gold)]
 
 
 def rolled_up(tallied):
     """Hours and days of these tallies, without a gap."""
-    gaps = tallied.sparkSession.createDataFrame([], GAPS.schema)
-    return roll_ups(tallied, gaps, slo=Slo())
+    return roll_ups(tallied, None, slo=Slo())
 
 
 def test_tables_that_are_whole_pass(made):

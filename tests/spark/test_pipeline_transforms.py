@@ -21,7 +21,7 @@ from chasquimq.pipeline.steps import in_buckets, touched
 from chasquimq.pipeline.tables import BRONZE, DAYS, HOURS
 from chasquimq.pipeline.tallies import tallies
 from tests.support.spark import SPARK_MARKS
-from tests.support.told import START, START_MS, a_run, at, frame, told
+from tests.support.told import START, START_MS, a_run, at, computed, frame, told
 
 pytestmark = SPARK_MARKS
 
@@ -110,10 +110,9 @@ class Book:
     rows: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     def made(self, name: str, frame: DataFrame) -> DataFrame:
-        """The same rows, computed once and not by each query over them."""
-        found = frame.collect()
+        """The same rows, computed and noted."""
         self.frames[name] = frame
-        return self.note(name, frame.sparkSession.createDataFrame(found, frame.schema))
+        return self.note(name, computed(frame))
 
     def note(self, name: str, rows: DataFrame) -> DataFrame:
         """Keep the rows of a table, instants as ms since the beginning."""

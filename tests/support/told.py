@@ -44,6 +44,11 @@ def frame(spark: SparkSession, events: Iterable[dict[str, Any]]) -> DataFrame:
     return spark.createDataFrame(rows, struct(schemas.EVENTS))
 
 
+def computed(rows: DataFrame) -> DataFrame:
+    """The same rows, computed once and not by each query over them."""
+    return rows.sparkSession.createDataFrame(rows.collect(), rows.schema)
+
+
 def a_run(
     ms: int, job_id: str, attempt: int = 1, *, fails: str = "", us: int = 2_000
 ) -> list[dict[str, Any]]:
