@@ -163,6 +163,23 @@ def test_without_a_group_nothing_is_taken_and_the_refusal_says_so(raw, take):
     assert refused.value.kind == "NOGROUP"
 
 
+@pytest.mark.parametrize("kind", ["NOGROUP", "WRONGTYPE"])
+@pytest.mark.parametrize("claims", [True, False])
+def test_a_read_that_is_refused_spends_no_token(raw, keys, take, tokens, claiming, kind, claims):
+    """A destroyed group must not cost a queue of one job an hour that hour."""
+    raw.waiting(*entries(5))
+    take(1)
+    raw.client.delete(keys.stream)
+    if kind == "WRONGTYPE":
+        raw.client.set(keys.stream, "no stream")
+    for _ in range(3):
+        with pytest.raises(ServerReplyError) as refused:
+            take(claiming=claiming if claims else "")
+        assert refused.value.kind == kind
+    assert tokens() == 2
+    assert 0 < raw.client.pttl(keys.limiter) <= 2 * SLOW.duration_ms
+
+
 def test_without_memory_nothing_is_taken(raw, take, without_memory):
     """It fails closed: who cannot count takes nothing."""
     raw.waiting(*entries(1))

@@ -26,11 +26,18 @@ local function keep(left)
   redis.call('PEXPIRE', limiter, 2 * duration_ms)
 end
 
+local function refused(reply)
+  if not reply or not reply.err then return false end
+  keep(tokens)
+  return true
+end
+
 -- Before the read: a server without memory refuses this, and then nothing has been taken.
 keep(tokens - allowed)
 local taken = {}
 if claiming == 'look' then
-  local idle = redis.call('XPENDING', stream, group, 'IDLE', min_idle_ms, '-', '+', allowed)
+  local idle = redis.pcall('XPENDING', stream, group, 'IDLE', min_idle_ms, '-', '+', allowed)
+  if refused(idle) then return idle end
   for _, row in ipairs(idle) do
     local entry = redis.call('XCLAIM', stream, group, consumer, min_idle_ms, row[1])[1]
     taken[#taken + 1] = {row[1], entry and entry[2] or false, row[3], row[4]}
@@ -40,7 +47,8 @@ if #taken < allowed then
   local ask = {'XREADGROUP', 'GROUP', group, consumer, 'COUNT', allowed - #taken}
   if claiming == 'read' then ask[7], ask[8] = 'CLAIM', min_idle_ms end
   ask[#ask + 1], ask[#ask + 2], ask[#ask + 3] = 'STREAMS', stream, '>'
-  local reply = redis.call(unpack(ask))
+  local reply = redis.pcall(unpack(ask))
+  if refused(reply) then return reply end
   for _, row in ipairs(reply and reply[1][2] or {}) do taken[#taken + 1] = row end
 end
 if #taken < allowed then keep(tokens - #taken) end
