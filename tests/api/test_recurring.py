@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from chasquimq import BackoffSpec, RepeatPattern
+from chasquimq.errors import ServerReplyError
+from chasquimq.wire.keys import QueueKeys
 
 EVERY = RepeatPattern.every(3_600_000)
 START = datetime(2090, 1, 31, 8, tzinfo=UTC)
@@ -47,6 +49,18 @@ async def test_what_fires_take_along_can_be_seen_in_the_list(door):
     await door.upsert_repeatable_job("digest", 1, repeat=EVERY)
     [meta] = await door.get_repeatable_jobs()
     assert (meta.attempts, meta.backoff, meta.job_id) == (None, None, None)
+
+
+async def test_a_recurring_job_that_the_server_does_not_tell_is_not_said_to_be_gone(
+    door, server, queue_name
+):
+    job = await door.upsert_repeatable_job("n", 1, repeat=EVERY)
+    server.client().set(QueueKeys(queue_name).repeat_spec(job.id), "something else")
+    for change in (door.run_repeatable_now, door.pause_repeatable, door.resume_repeatable):
+        with pytest.raises(ServerReplyError, match="WRONGTYPE"):
+            await change(job.id)
+    assert await door.remove_repeatable_by_key(job.id)
+    assert await door.run_repeatable_now(job.id) is None
 
 
 async def test_what_is_stored_in_other_words_keeps_the_key_that_was_written(door):

@@ -73,6 +73,24 @@ def test_a_bell_that_is_something_else_keeps_no_spec_from_being_stored(upsert, r
     assert [each.key for each in drive(repeats.listed(keys, 10))] == ["digest"]
 
 
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("key", ["repeat", "spec"])
+def test_a_spec_is_stored_whole_or_not_at_all_where_something_else_is_in_the_way(
+    upsert, raw, keys, key, known
+):
+    if known:
+        upsert(a_spec())
+    if key == "spec":
+        raw.client.set(keys.repeat_spec("digest"), "in the way")
+    else:
+        raw.client.set(keys.repeat, "in the way")
+    before = raw.everything()
+    with pytest.raises(ServerReplyError) as refused:
+        upsert(a_spec(limit=9), next_ms=NEXT_MS, job_id="nightly")
+    assert refused.value.kind == "WRONGTYPE"
+    assert raw.everything() == before
+
+
 def test_storing_a_spec_anew_replaces_all_of_it_but_the_count(upsert, fire, drive, keys):
     first = a_spec(retry=RetryOverride(4, None))
     upsert(first, job_id="nightly")

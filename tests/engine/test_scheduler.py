@@ -455,6 +455,32 @@ async def test_a_window_without_end_makes_nobody_busy(scheduler, upsert, fired, 
     assert fired() == []
 
 
+async def test_a_spec_that_the_server_does_not_tell_keeps_its_windows(
+    scheduler, upsert, fired, clock, server, keys, caplog
+):
+    """Put off like one that cannot be read it would lose them, and fire off its grid ever after."""
+    reported, client = [], server.client()
+    scheduler.on_error = reported.append
+    await upsert(a_spec("hidden", missed_fires=MissedFiresPolicy.fire_all(100)))
+    await upsert(a_spec("good"), due_ms=NOON + 1)
+    client.rename(keys.repeat_spec("hidden"), keys.result("kept"))
+    client.set(keys.repeat_spec("hidden"), "something else")
+    clock.advance(1)
+    for _ in range(3):
+        assert await scheduler.step() == 1.0
+        clock.advance(MINUTE)
+    assert [job.id for job in fired()] == [fire_id("good", NOON + 1 + n * MINUTE) for n in range(3)]
+    assert client.zscore(keys.repeat, "hidden") == NOON
+    assert {error.kind for error in reported} == {"WRONGTYPE"}
+    assert len([line for line in caplog.messages if "'hidden'" in line]) == 1
+
+    client.rename(keys.result("kept"), keys.repeat_spec("hidden"))
+    for _ in range(4):
+        await scheduler.step()
+    made_up = {job.id for job in fired() if job.id.startswith("hidden")}
+    assert made_up == {fire_id("hidden", NOON + n * MINUTE) for n in range(4)}
+
+
 @pytest.fixture
 def refusing(monkeypatch):
     """Let the server refuse to fire some specs, by their keys."""

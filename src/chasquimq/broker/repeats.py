@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from hiredis import ReplyError
 
 from chasquimq.broker import scripts
-from chasquimq.broker.call import Call, Reply, Steps, call, command
+from chasquimq.broker.call import Call, Reply, Steps, call, command, told
 from chasquimq.broker.stream import NewJob, Telling
 from chasquimq.errors import DecodeError
 from chasquimq.wire.keys import QueueKeys
@@ -32,6 +32,8 @@ class StoredSpec:
     fired: int = 0
     is_paused: bool = False
     problem: str = ""
+    is_refused: bool = False
+    """Whether the server does not tell it: it may be sound."""
     raw_key: bytes = field(default=b"", compare=False)
     """The key as it is stored, which need not be text."""
     raw_due: bytes = field(default=b"", compare=False)
@@ -178,7 +180,7 @@ def _stored(raw_key: bytes, score: bytes, fields: Reply) -> StoredSpec:
     due_ms = _epoch_ms(score)
     unreadable = StoredSpec(key, due_ms or 0, None, raw_key=raw_key, raw_due=score)
     if isinstance(fields, ReplyError):
-        return replace(unreadable, problem=str(fields))
+        return replace(unreadable, problem=told(fields), is_refused=True)
     blob, retry, job_id, fired, paused = fields
     count = _count(fired)
     if blob is None:

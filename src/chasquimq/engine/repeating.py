@@ -9,6 +9,7 @@ from chasquimq.broker.ring import Ring
 from chasquimq.broker.stream import Added, Capacity, Telling
 from chasquimq.clock import Clock
 from chasquimq.engine import cadence
+from chasquimq.errors import ServerReplyError
 from chasquimq.wire.envelope import Envelope, encode
 from chasquimq.wire.keys import QueueKeys
 from chasquimq.wire.repeat import RepeatableMeta, RepeatableSpec, by_hand_id
@@ -84,6 +85,8 @@ class Repeating:
         two calls may share a millisecond, with each other and with a window.
         """
         found = yield from repeats.find(self._keys, spec_key)
+        if found is not None and found.is_refused:
+            raise ServerReplyError(found.problem)  # it may well exist
         if found is None or found.spec is None:
             return None
         spec, now_ms = found.spec, telling.ts_ms

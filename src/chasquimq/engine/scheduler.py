@@ -6,9 +6,9 @@ none. It sleeps until the next window; who stores a spec, which may be due soone
 a list that the leader blocks on. The tick is only the upper bound, for those who store and do not
 wake. A fire is fenced by the window itself (`fire.lua`), so two schedulers can never fire the same
 one, whatever their locks say. A spec that cannot be read is put off and logged: it never stops the
-others. Nor does one that the server refuses to fire, if not all are: its window stays where it is,
-and is tried again after a tick. What a crash leaves behind: the lock, which expires, and specs that
-are due; the next leader fires them by their policy.
+others. Nor does one that the server refuses to tell or to fire, if not all are: its window stays
+where it is, and is tried again after a tick. What a crash leaves behind: the lock, which expires,
+and specs that are due; the next leader fires them by their policy.
 """
 
 import asyncio
@@ -66,8 +66,9 @@ class SchedulerRole(Role):
         self.bell = Bell(connection.sibling(), self._keys.repeat_wake, role=self.name)
         self._was_leader: bool | None = None
         self._put_off: set[str] = set()
-        # Specs that the server refused to fire, and when each is tried again. They stay due, before
-        # all others: the server may refuse every spec for a while, and windows must not move.
+        # Specs that the server refused to tell or to fire, and when each is tried again. They stay
+        # due, before all others: the server may refuse every spec for a while, and windows must not
+        # move.
         self._refused: dict[bytes, int] = {}
         # Specs that make up for more windows than one step fires: how many are left, by the window
         # at which the spec stands. Who takes over half way begins with the whole number anew.
@@ -156,6 +157,8 @@ class SchedulerRole(Role):
             log.debug("the scheduler's lock was not released, it expires by itself: %s", error)
 
     async def _fire(self, stored: StoredSpec) -> None:
+        if stored.is_refused:
+            raise ServerReplyError(stored.problem)
         spec, now_ms = stored.spec, self._now_ms()
         plan = None
         if spec is not None:

@@ -4,6 +4,8 @@
 -- ARGV    spec_key next_ms blob retry job_id
 -- RETURN  1
 -- retry and job_id are ours, kept in fields of their own that other schedulers ignore; '' = none.
+-- Ends the script before anything is written, where the set is something else.
+redis.call('ZRANGE', repeat_set, 0, 0)
 redis.call('HSET', spec, 'spec', blob)
 redis.call('HDEL', spec, 'retry', 'job_id', 'paused')
 if retry ~= '' then redis.call('HSET', spec, 'retry', retry) end
