@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
-from hiredis import ReplyError
+from hiredis import HiredisError, Reader, ReplyError
 
 from chasquimq.errors import RedisError, ServerReplyError
 
@@ -31,6 +31,9 @@ _REFUSED_IN_SCRIPT = re.compile(
 )
 MEANINGLESS = (TypeError, ValueError, LookupError, AttributeError, OverflowError)
 """What comes of reading a reply that is none which the request can have."""
+_WRONG_TYPE = "WRONGTYPE"
+_OF_A_QUEUE = b"{chasqui:"
+_MOST_NAMED = 6
 # How a server says that a stream, or its group, does not exist.
 _MISSING = re.compile(r"NOGROUP |ERR no such key")
 
@@ -123,12 +126,50 @@ def checked(reply: Reply) -> Reply:
 def understood(call: Call[T], replies: list[Reply]) -> T:
     """What the replies of a call mean; those that mean nothing are a `RedisError`.
 
-    A server of ours never gives such replies; something that only looks like one may.
+    A server of ours never gives such replies; something that only looks like one may. Where a key
+    holds something else, which the server does not name, the error names it.
     """
     try:
         return call.parse(replies)
+    except ServerReplyError as error:
+        if error.kind != _WRONG_TYPE:
+            raise
+        raise _located(error, call.requests, replies) from None
     except MEANINGLESS as error:
         raise not_understood(error) from error
+
+
+def _located(
+    error: ServerReplyError, requests: Sequence[bytes], replies: list[Reply]
+) -> ServerReplyError:
+    """The same error with the keys that it can be about: those of the requests that were refused.
+
+    Of a transaction the last reply holds the refusal, which is then about any of its requests.
+    """
+    pairs = zip(requests, replies, strict=False)
+    refused = [request for request, reply in pairs if isinstance(reply, ReplyError)]
+    keys = list(dict.fromkeys(key for each in refused or requests for key in _keys_in(each)))
+    if not keys:
+        return error
+    named = ", ".join(key.decode("utf-8", "backslashreplace") for key in keys[:_MOST_NAMED])
+    more = f" and {len(keys) - _MOST_NAMED} more" if len(keys) > _MOST_NAMED else ""
+    place = named if len(keys) == 1 else f"one of {named}{more}"
+    return ServerReplyError(f"{error.message} (the key is {place})")
+
+
+def _keys_in(request: bytes) -> list[bytes]:
+    """The keys of a queue that a request names: a script says how many it has."""
+    reader = Reader()
+    reader.feed(request)
+    try:
+        words = reader.gets()
+    except HiredisError:
+        return []
+    if not isinstance(words, list):
+        return []
+    if words[0] == b"EVALSHA":
+        words = words[3 : 3 + int(words[2])]
+    return [word for word in words if word.startswith(_OF_A_QUEUE)]
 
 
 def not_understood(error: Exception) -> RedisError:

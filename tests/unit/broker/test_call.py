@@ -1,5 +1,7 @@
 """`Call`: requests as ready bytes, replies read in order, refusals raised as what they are."""
 
+from dataclasses import replace
+
 import pytest
 from hiredis import Reader, ReplyError
 from hypothesis import given
@@ -14,6 +16,7 @@ from chasquimq.broker.call import (
     command,
     together,
     told,
+    understood,
     unraised,
 )
 from chasquimq.broker.scripts import parse_script
@@ -76,6 +79,44 @@ def test_a_refused_command_is_raised_and_never_read():
     with pytest.raises(ServerReplyError) as refused:
         made.parse([ReplyError("WRONGTYPE Operation against a key")])
     assert refused.value.kind == "WRONGTYPE"
+
+
+WRONG_TYPE = ReplyError("WRONGTYPE Operation against a key")
+SCRIPT = parse_script("two", "-- KEYS one two more...\n-- ARGV value\nreturn 1\n")
+
+
+def located(made, *replies):
+    with pytest.raises(ServerReplyError) as refused:
+        understood(made, list(replies))
+    assert refused.value.kind == "WRONGTYPE"
+    return refused.value.message.removeprefix("WRONGTYPE Operation against a key")
+
+
+def test_who_finds_something_else_at_a_key_is_told_at_which():
+    length = call("XLEN", b"{chasqui:q}:log:1", read=int)
+    assert located(length, WRONG_TYPE) == " (the key is {chasqui:q}:log:1)"
+    assert located(call("GET", b"counter", read=int), WRONG_TYPE) == ""
+    assert located(Call((b"no request",), length.parse), WRONG_TYPE) == ""
+
+
+def test_a_script_is_about_one_of_its_keys_and_not_of_its_arguments():
+    keys = {"one": b"{chasqui:q}:a", "two": b"{chasqui:q}:b"}
+    made = SCRIPT.call(keys, {"value": b"{chasqui:q}:c"}, read=int)
+    assert located(made, WRONG_TYPE) == " (the key is one of {chasqui:q}:a, {chasqui:q}:b)"
+    many = [b"{chasqui:q}:%d" % n for n in range(6)]
+    made = SCRIPT.call(keys, {"value": 1}, read=int, more_keys=many)
+    assert located(made, WRONG_TYPE).endswith("{chasqui:q}:2, {chasqui:q}:3 and 2 more)")
+
+
+def test_of_several_requests_the_refused_one_counts_and_in_a_transaction_all():
+    first, second = (call("XLEN", b"{chasqui:q}:%d" % n, read=int) for n in range(2))
+    assert located(together([first, second]), 1, WRONG_TYPE) == " (the key is {chasqui:q}:1)"
+    answers = understood(together([unraised(first), unraised(second)]), [1, WRONG_TYPE])
+    assert (answers[0], answers[1].message[-15:]) == (1, " {chasqui:q}:1)")
+    whole = replace(together([first, second]), parse=lambda replies: all_checked(replies[-1]))
+    assert located(whole, b"QUEUED", [1, WRONG_TYPE]) == (
+        " (the key is one of {chasqui:q}:0, {chasqui:q}:1)"
+    )
 
 
 # --- several
