@@ -7,8 +7,14 @@ import signal
 import pytest
 
 from tests.support.effort import load_profile
-from tests.support.guards import leftover_tasks, sweep_keys
-from tests.support.servers import Server, ServerBinary, known_servers, reference_python
+from tests.support.guards import leaks_of_all, leftover_tasks, sweep_keys
+from tests.support.servers import (
+    Server,
+    ServerBinary,
+    known_servers,
+    open_servers,
+    reference_python,
+)
 
 KNOWN = pytest.StashKey[dict[str, ServerBinary]]()
 
@@ -140,6 +146,20 @@ def _no_key_left_behind(request):
     client.flushall()
     assert not leaked, f"keys without a time to live: {leaked}"
     assert not strange, f"keys of no queue of the test: {strange[:9]}"
+
+
+@pytest.fixture(autouse=True)
+def _no_key_left_behind_elsewhere(request, _running_servers):
+    """Nor is there a key that never expires on any server that a test, or its module, started.
+
+    What such a server holds besides, under names of no queue, is the test's own affair.
+    """
+    if "start_server" in request.fixturenames:
+        # Set up before this guard, so that its servers are there when the guard looks.
+        request.getfixturevalue("start_server")
+    yield
+    leaked = leaks_of_all(open_servers() - {*_running_servers.values()})
+    assert not leaked, f"keys without a time to live: {leaked}"
 
 
 @pytest.fixture

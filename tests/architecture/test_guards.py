@@ -1,11 +1,15 @@
 """The guards of the suite can fail: a guard that never complains guards nothing."""
 
 import asyncio
+import subprocess
+import sys
 
 import pytest
+import redis
 
 from tests.support.eventually import eventually, eventually_sync
-from tests.support.guards import is_permanent, leftover_tasks, sweep_keys
+from tests.support.guards import is_permanent, leaks_of_all, leftover_tasks, sweep_keys
+from tests.support.servers import ROOT, open_servers
 
 
 def test_a_key_without_a_time_to_live_is_reported_and_everything_is_removed(server, queue_name):
@@ -19,6 +23,72 @@ def test_a_key_without_a_time_to_live_is_reported_and_everything_is_removed(serv
 
     assert sweep_keys(client, queue_name) == [f"{second}:dlid:3", f"{tag}:result:2"]
     assert client.keys(f"*{queue_name}*") == []
+
+
+def test_a_key_that_never_expires_is_reported_wherever_it_is_on_a_server_of_the_tests_own(
+    start_server,
+):
+    own = start_server("valkey")
+    client = own.client()
+    client.set("no queue of ours", "x")
+    client.xadd("{chasqui:some}:stream", {"d": "x"})
+    client.set("{chasqui:some}:result:1", "x", ex=60)
+    client.set("{chasqui:some}:result:2", "x")
+    with redis.Redis(unix_socket_path=str(own.socket_path), db=3) as third:
+        third.set("{chasqui:other}:wake", "x")
+    own.pause()
+
+    assert leaks_of_all([own]) == [
+        "{chasqui:some}:result:2 in db0 of valkey",
+        "{chasqui:other}:wake in db3 of valkey",
+    ]
+    assert leaks_of_all([own]) == []  # told once, and then gone
+    client.set("{chasqui:some}:result:2", "x")
+    own.kill()
+    assert leaks_of_all([own]) == []
+
+
+def test_a_server_is_looked_at_until_it_is_closed(start_server):
+    own = start_server("valkey")
+    own.kill()
+    own.restart()
+    assert own in open_servers()
+    own.close()
+    assert own not in open_servers()
+
+
+LEAKY = """
+import pytest
+from tests.support.servers import Server, known_servers
+
+@pytest.fixture(scope="module")
+def of_module():
+    server = Server(known_servers()["valkey"])
+    yield server
+    server.close()
+
+def test_own(start_server):
+    start_server("valkey").client().set("{chasqui:own}:wake", 1)
+
+def test_of_module(of_module):
+    of_module.client().set("{chasqui:shared}:wake", 1)
+
+def test_clean(of_module, start_server):
+    start_server("valkey").client().set("{chasqui:own}:wake", 1, ex=60)
+"""
+
+
+def test_whoever_leaves_such_a_key_fails_and_nobody_after_it(tmp_path):
+    (tmp_path / "test_leaky.py").write_text(LEAKY)
+    options = ("-p", "tests.conftest", "-p", "no:randomly", "-p", "no:cacheprovider", "-n0")
+    told = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, "--rootdir", str(ROOT), str(tmp_path)],
+        cwd=ROOT, check=False, capture_output=True, text=True,
+    ).stdout  # fmt: skip
+    assert "3 passed, 2 errors" in told
+    for test, queue in (("test_own", "own"), ("test_of_module", "shared")):
+        assert f"ERROR at teardown of {test} " in told
+        assert f"keys without a time to live: ['{{chasqui:{queue}}}:wake in db0" in told
 
 
 @pytest.mark.parametrize(

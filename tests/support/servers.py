@@ -80,10 +80,16 @@ class Server:
         self.port = 0
         self._client: redis.Redis | None = None
         self._start_on_some_port()
+        _open.add(self)
 
     def __repr__(self) -> str:
-        state = "stopped" if self._process.poll() is not None else f"pid {self.pid}"
+        state = f"pid {self.pid}" if self.is_alive else "stopped"
         return f"<Server {self.name} {state} port {self.port}>"
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its process has not ended; one that is frozen has not."""
+        return self._process.poll() is None
 
     @property
     def pid(self) -> int:
@@ -130,7 +136,7 @@ class Server:
 
     def stop(self) -> None:
         """End it in good order; harmless when it has ended already."""
-        if self._process.poll() is None:
+        if self.is_alive:
             self.resume()
             self._process.terminate()
             try:
@@ -140,6 +146,7 @@ class Server:
 
     def close(self) -> None:
         """Stop it and remove its directory."""
+        _open.discard(self)
         if self._client is not None:
             self._client.close()
             self._client = None
@@ -184,6 +191,15 @@ class Server:
             return False
         finally:
             probe.close()
+
+
+# Those that were started and not closed.
+_open: set[Server] = set()
+
+
+def open_servers() -> frozenset[Server]:
+    """Every server that somebody in this process has started and not closed, alive or not."""
+    return frozenset(_open)
 
 
 def free_port() -> int:
