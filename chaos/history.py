@@ -35,6 +35,15 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
+class Burst:
+    """A producer has asked for many jobs at once: so many of its calls are unanswered."""
+
+    us: int
+    who: str
+    under_way: int
+
+
+@dataclass(frozen=True, slots=True)
 class Added:
     """The server has acknowledged it, or says that the id is taken."""
 
@@ -254,16 +263,16 @@ class Stage:
 
 
 Record: TypeAlias = (
-    Asked | Added | Refused | Withdrawing | Withdrawn | Recurs | Born | Led | Started | Ended
-    | Died | Cut | Blocked | Forgotten | Starved | Broke | Paused | Poisoned | Found | SetAside
-    | Quiet | Stage | Ceased
+    Asked | Burst | Added | Refused | Withdrawing | Withdrawn | Recurs | Born | Led | Started
+    | Ended | Died | Cut | Blocked | Forgotten | Starved | Broke | Paused | Poisoned | Found
+    | SetAside | Quiet | Stage | Ceased
 )  # fmt: skip
 _KINDS = {
     kind.__name__: kind
     for kind in (
-        Asked, Added, Refused, Withdrawing, Withdrawn, Recurs, Born, Led, Started, Ended, Died, Cut,
-        Blocked, Forgotten, Starved, Broke, Paused, Poisoned, Found, SetAside, Quiet, Stage,
-        Ceased,
+        Asked, Burst, Added, Refused, Withdrawing, Withdrawn, Recurs, Born, Led, Started, Ended,
+        Died, Cut, Blocked, Forgotten, Starved, Broke, Paused, Poisoned, Found, SetAside, Quiet,
+        Stage, Ceased,
     )
 }  # fmt: skip
 

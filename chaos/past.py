@@ -11,6 +11,7 @@ from chaos.history import (
     Blocked,
     Born,
     Broke,
+    Burst,
     Ceased,
     Cut,
     Died,
@@ -89,6 +90,7 @@ class Past:
     lease_us: int = 30_000_000
     jobs: dict[str, JobPast] = field(default_factory=dict)
     asked: dict[str, Asked] = field(default_factory=dict)
+    bursts: list[Burst] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
     recurring: dict[str, Recurs] = field(default_factory=dict)
     ceased_us: int | None = None
@@ -182,6 +184,8 @@ def _note(past: Past, record: Record) -> None:
             past.lease_us = record.lease_ms * 1_000
         case Asked():
             past.asked[record.call] = record
+        case Burst():
+            past.bursts.append(record)
         case Added():
             past.job(record.job_id).added.append(record)
         case Refused():

@@ -3,30 +3,39 @@
 import asyncio
 import random
 import signal
+from collections import deque
 from itertools import islice
 from typing import Any
 
 from chaos.clocks import now_ms, now_us
-from chaos.history import Added, Asked, Refused, Withdrawing, Withdrawn
+from chaos.history import Added, Asked, Burst, Refused, Withdrawing, Withdrawn
 from chaos.process import Life, Orders
 from chaos.workload import Wanted, wanted
 from chasquimq import BackoffSpec, ChasquiError, Job, Queue, QueueFullError
+from chasquimq.errors import ServerReplyError
 
-# Calls that wait for an answer at the same time, at most: a server that is away must not make the
-# producer's memory grow.
+# Calls that wait for an answer at the same time, at most, besides those of one burst: a server that
+# is away must not make the producer's memory grow.
 _PATIENCE = 64
 _BULK = 12
+# Of bursts: how many are not joined, since each call leaves before the next is asked for.
+_APART = 0.7
 _BACKOFF = BackoffSpec.exponential(20, max_ms=400, jitter_ms=10)
 
 
 class Producer:
-    """Adds jobs at a steady rate until it is told to stop."""
+    """Adds jobs until it is told to stop: one by one, in bulks, and now and then many at once.
+
+    What a burst was more than its share comes off the others, so that the rate is what it should
+    be, but for bursts that are ordered too often.
+    """
 
     def __init__(self, orders: Orders) -> None:
         """Nothing is added before `run`."""
         self._who = orders.who
         self._life = Life(orders)
-        self._life.obey(lambda _: None)
+        self._ordered: deque[int] = deque()
+        self._life.obey(self._obey)
         settings = dict(orders.settings or {})
         self._rate: float = settings.pop("rate")
         self._kinds: list[str] = settings.pop("kinds", [])
@@ -35,6 +44,14 @@ class Producer:
         self._stop = asyncio.Event()
         self._room = asyncio.Semaphore(_PATIENCE)
         self._calls = 0
+        self._unanswered = 0
+        self._owed = 0
+        self._burst: asyncio.Task[None] | None = None
+
+    def _obey(self, order: str) -> None:
+        verb, _, size = order.partition(" ")
+        if verb == "burst":
+            self._ordered.append(int(size))
 
     async def run(self) -> None:
         """Add until SIGTERM, and then wait for the answers that are due."""
@@ -44,32 +61,55 @@ class Producer:
             while not self._stop.is_set():
                 await self._room.acquire()
                 wish = next(asking)
+                size = self._ordered.popleft() if self._ordered else wish.burst
+                if size and (self._burst is None or self._burst.done()):
+                    self._owed += size
+                    self._burst = tasks.create_task(self._add_at_once([*islice(asking, size)]))
                 if wish.is_bulk:
                     tasks.create_task(self._add_many([wish, *islice(asking, _BULK)]))
                 else:
-                    tasks.create_task(self._add_one(wish))
+                    tasks.create_task(self._add_one(wish, self._room))
                 await self._pause()
         await self._queue.close()
 
     async def _pause(self) -> None:
+        seconds = self._chance.expovariate(self._rate)
+        if self._owed > 0:
+            self._owed -= 1
+            seconds *= 2
         try:
-            async with asyncio.timeout(self._chance.expovariate(self._rate)):
+            async with asyncio.timeout(seconds):
                 await self._stop.wait()
         except TimeoutError:
             return
 
-    async def _add_one(self, wish: Wanted) -> None:
+    async def _add_at_once(self, wishes: list[Wanted]) -> None:
+        """As many calls as wishes, and all of them under way unless the server is faster."""
+        is_apart = self._chance.random() < _APART
+        async with asyncio.TaskGroup() as calls:
+            for wish in wishes:
+                calls.create_task(self._add_one(wish))
+                if is_apart:
+                    await asyncio.sleep(0)  # it has begun
+                    await asyncio.sleep(0)  # and was sent
+            if not is_apart:
+                await asyncio.sleep(0)
+            self._life.scroll.write(Burst(now_us(), self._who, self._unanswered))
+
+    async def _add_one(self, wish: Wanted, room: asyncio.Semaphore | None = None) -> None:
+        [(call, arguments)] = self._asked([wish])
+        self._unanswered += 1
         try:
-            [(call, arguments)] = self._asked([wish])
-            try:
-                job = await self._queue.add(**arguments)
-            except ChasquiError as error:
-                is_full = isinstance(error, QueueFullError)
-                self._life.scroll.write(Refused(now_us(), call, repr(error)[:200], is_full))
-                return
-            self._added(call, job)
+            job = await self._queue.add(**arguments)
+        except ChasquiError as error:
+            is_full = isinstance(error, QueueFullError)
+            self._life.scroll.write(Refused(now_us(), call, repr(error)[:200], is_full))
+            return
         finally:
-            self._room.release()
+            self._unanswered -= 1
+            if room is not None:
+                room.release()
+        self._added(call, job)
         if wish.withdraw_after_ms is not None:
             await self._withdraw(job.id, wish.withdraw_after_ms)
 
@@ -115,6 +155,9 @@ class Producer:
         self._life.scroll.write(Withdrawing(now_us(), job_id))
         try:
             is_gone = await withdraw(job_id)
+        except ServerReplyError as error:
+            # Where something else stands at a key nothing is done: the job may not be gone.
+            is_gone = False if error.kind == "WRONGTYPE" else None
         except ChasquiError:
             is_gone = None
         self._life.scroll.write(Withdrawn(now_us(), job_id, is_gone))

@@ -39,6 +39,8 @@ class Figures:
     deduplicated: int
     refused: int
     unanswered: int
+    most_under_way: int
+    """Adds of one producer that were unanswered at the same time, right after a burst."""
     runs: int
     retried: int
     """Runs after one that failed."""
@@ -77,6 +79,7 @@ def figures(past: Past, breaches: list[Breach]) -> Figures:
         deduplicated=sum(each.is_taken for each in added),
         refused=sum(each.is_certain for each in past.refused),
         unanswered=len(past.asked) - len(added) - sum(each.is_certain for each in past.refused),
+        most_under_way=max((each.under_way for each in past.bursts), default=0),
         runs=sum(len(job.runs) for job in jobs),
         retried=before["failed"],
         redelivered=before.total() - before["failed"],

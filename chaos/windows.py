@@ -21,7 +21,9 @@ _LONGEST_US = 10_000_000
 _SLACK_US = 500_000
 # These are done to the server, for everybody; the others name the process that they are done to. A
 # server that is away, or without memory, is written down as such.
-_AIMED_AT_ALL = frozenset({"reset-everybody", "wrong-type", "move-slot", "destroy-group"})
+_AIMED_AT_ALL = frozenset({"reset-everybody", "move-slot", "destroy-group"})
+# Something else at one of these keys keeps a leader from firing; at others it does not.
+_NEEDED_TO_FIRE = (":stream ", ":repeat ", ":repeat:spec:", ":scheduler:lock ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,4 +124,7 @@ def _troubles(past: Past, who: str) -> Iterator[tuple[int, int]]:
 
 
 def _is_aimed_at(broke: Broke, who: str) -> bool:
+    if broke.fault == "wrong-type":
+        # Where it was called off the detail says why, and not where.
+        return not broke.is_done or any(key in broke.detail for key in _NEEDED_TO_FIRE)
     return broke.fault in _AIMED_AT_ALL or broke.detail.split(" ", 1)[0] == who

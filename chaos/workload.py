@@ -15,6 +15,12 @@ RECURRING = (("skip", 700), ("fire-once", 900), ("fire-all", 1_100))
 # When the faults are over: of these no window may be left out, since nothing is wrong any more.
 RECURRING_IN_THE_QUIET = (("skip", 300), ("fire-once", 350), ("fire-all", 400))
 RECURRING_BUDGET = 4
+# How seldom a producer asks for many at once, each by a call of its own, and for how many. The many
+# are more calls than a ring has places; the few are more than one `XADD IDMP` after the other may
+# be under way.
+_BURST_OF = 2_000
+_FEW, _MANY = (150, 400), (1_100, 1_400)
+_MANY_OF = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +34,8 @@ class Wanted:
     job_id: str = ""
     withdraw_after_ms: int | None = None
     is_bulk: bool = False
+    burst: int = 0
+    """So many others are asked for at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +81,13 @@ def wanted(chance: random.Random, kinds: Collection[str] = ()) -> Iterator[Wante
             _contended(chance, number) if withdraw is None else "",
             withdraw,
             is_bulk=chance.random() < 0.1,
+            burst=burst_size(chance) if chance.randrange(_BURST_OF) == 0 else 0,
         )
+
+
+def burst_size(chance: random.Random) -> int:
+    """How many are asked for at once, if many are."""
+    return chance.randint(*(_MANY if chance.randrange(_MANY_OF) == 0 else _FEW))
 
 
 def _contended(chance: random.Random, number: int) -> str:

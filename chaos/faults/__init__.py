@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from chaos.faults import network, poison, server, topology, workers
+from chaos.faults import network, poison, server, topology, workers, wrong_types
 from chaos.options import TOPOLOGIES
 from chaos.scene import Scene
 from chaos.steps import STEPS
@@ -40,6 +40,7 @@ FAULTS = (
     Fault("reset-everybody", 2, network.reset_everybody),
     Fault("lose-request", 4, network.lose_request, _SINGLE),
     Fault("truncate-answer", 6, network.truncate_answer, _SINGLE),
+    Fault("cut-burst", 2, network.cut_burst, _SINGLE),
     Fault("refuse", 4, network.lasting("refused", Proxy.refuse, Proxy.accept), _SINGLE),
     Fault("mute", 4, network.lasting("mute", Proxy.hold_answers, Proxy.pass_answers), _SINGLE),
     Fault("deaf", 3, network.lasting("deaf", Proxy.hold_requests, Proxy.pass_requests), _SINGLE),
@@ -52,7 +53,7 @@ FAULTS = (
     Fault("poison-entry", 5, poison.entry),
     Fault("poison-member", 4, poison.member),
     Fault("poison-spec", 2, poison.spec),
-    Fault("wrong-type", 3, poison.wrong_type),
+    Fault("wrong-type", 6, wrong_types.wrong_type),
     # Each takes ten seconds and more: with as many as of others the server is away most of the
     # time, and that excuses whatever happens.
     Fault("failover", 2, topology.fail_over, ("sentinel",)),

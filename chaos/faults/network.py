@@ -4,9 +4,11 @@ import random
 from collections.abc import Callable
 
 from chaos.fleet import Actor
+from chaos.history import Burst
 from chaos.options import LEASE_MS
 from chaos.scene import ORDER_S, FutileError, Scene
 from chaos.stage import Single
+from chaos.workload import burst_size
 from chasquimq.broker import scripts
 from tests.support.proxy import Proxy, Trap
 
@@ -64,6 +66,25 @@ def truncate_answer(scene: Scene, chance: random.Random) -> str:
     return _sprung(actor, proxy, trap, f"{what} after {size} bytes")
 
 
+def cut_burst(scene: Scene, chance: random.Random) -> str:
+    """A connection breaks while hundreds of adds are under way, which the server may have done."""
+    actor = scene.someone(chance, "producer")
+    proxy = _proxy(scene, actor)
+    size = burst_size(chance)
+    with actor.lock:
+        proxy.hold_answers()
+        try:
+            order = f"burst {size}"
+            who = scene.ordered(actor, order, lambda record: isinstance(record, Burst))
+            scene.last(chance.uniform(0, 1))
+            if not proxy.cut():
+                message = f"{who} had no connection"
+                raise FutileError(message)
+        finally:
+            proxy.pass_answers()
+    return f"{who} amid {size}"
+
+
 def _something_sent(actor: Actor, chance: random.Random) -> tuple[str, tuple[bytes, ...]]:
     """A purpose for which such a process talks to the server, and how that is known."""
     role, _, _ = actor.part.name.partition("-")
@@ -101,6 +122,10 @@ def lasting(
 
 
 def _someone(scene: Scene, chance: random.Random) -> tuple[Actor, Proxy]:
-    assert isinstance(scene.stage, Single)
     actor = scene.someone(chance, "")
-    return actor, scene.stage.proxies[actor.part.name]
+    return actor, _proxy(scene, actor)
+
+
+def _proxy(scene: Scene, actor: Actor) -> Proxy:
+    assert isinstance(scene.stage, Single)
+    return scene.stage.proxies[actor.part.name]

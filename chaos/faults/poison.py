@@ -1,12 +1,9 @@
-"""Faults of content: things in the queue that are no jobs, keys of ours of another type."""
+"""Faults of content: things in the queue that are no jobs, and specs that are none."""
 
 import random
-from contextlib import nullcontext
-
-import redis
 
 from chaos.clocks import now_ms, now_us
-from chaos.history import EVERYBODY, Poisoned
+from chaos.history import Poisoned
 from chaos.scene import FutileError, Scene
 from chasquimq.wire.repeat import RepeatableSpec, RepeatPattern, encode_spec
 
@@ -31,25 +28,6 @@ _MEMBERS = (
     ("a name and garbage", b"\x01\x00\x00\x00x\xc1"),
     ("nothing but a name", b"\x01\x00\x00\x00x"),
 )
-# At once, so that nobody writes in between: what they wrote would be deleted. And each as often as
-# need be: an answer may not come.
-_HIDE = """
-if redis.call('EXISTS', KEYS[2]) == 1 then return 0 end
-if ARGV[2] == 'keep' and redis.call('EXISTS', KEYS[1]) == 1 then
-  redis.call('RENAME', KEYS[1], KEYS[2])
-end
-redis.call('DEL', KEYS[1])
-redis.call(ARGV[1], KEYS[1], 'not what you think')
-return 1
-"""
-_BRING_BACK = """
-local kind = redis.call('TYPE', KEYS[1]).ok
-local there = kind == 'string' and redis.call('GET', KEYS[1])
-              or kind == 'list' and redis.call('LINDEX', KEYS[1], 0)
-if there == 'not what you think' then redis.call('DEL', KEYS[1]) end
-return redis.call('EXISTS', KEYS[2]) == 1 and redis.call('RENAME', KEYS[2], KEYS[1])
-"""
-_HIDDEN = b":hidden"
 _READABLE = encode_spec(RepeatableSpec("bogus", "bogus", RepeatPattern.every(1_000), b"\xc0"))
 _SPECS = (
     (b"spec", b""),
@@ -102,37 +80,3 @@ def spec(scene: Scene, chance: random.Random) -> str:
         for good in (each for each in stored if not each.startswith(BOGUS_SPEC)):
             scene.stage.run("EVAL", _BETWEEN, 1, scene.keys.repeat, good)
     return key.decode()
-
-
-def wrong_type(scene: Scene, chance: random.Random) -> str:
-    """A key of ours that holds a string, or a list, for a while; then what was there is back."""
-    keys = scene.keys
-    key = chance.choice((keys.stream, keys.delayed, keys.dlq, keys.repeat, keys.paused, keys.wake,
-                         keys.promoter_lock, keys.scheduler_lock, keys.resumed,
-                         keys.events))  # fmt: skip
-    seconds = chance.uniform(0.3, 3)
-    kind = "RPUSH" if key in (keys.paused, keys.promoter_lock, keys.scheduler_lock) else "SET"
-    # Those hold jobs; the others make do without what they held.
-    keep = "keep" if key in (keys.stream, keys.delayed, keys.dlq, keys.repeat) else ""
-    # Who has a job cannot say so, nor renew its lease, while the stream is none.
-    is_cut = key == keys.stream
-    with scene.server(), scene.cutting(EVERYBODY, "no stream") if is_cut else nullcontext():
-        try:
-            if not scene.stage.run("EVAL", _HIDE, 2, key, key + _HIDDEN, kind, keep):
-                message = f"{key.decode()} is hidden already"
-                raise FutileError(message)
-            scene.last(seconds)
-        finally:
-            _bring_back(scene, key)
-    return f"{key.decode()} for {seconds:.1f} s"
-
-
-def _bring_back(scene: Scene, key: bytes) -> None:
-    """Until it is done: a job that stays hidden is lost, and we have lost it."""
-    while True:
-        try:
-            scene.stage.run("EVAL", _BRING_BACK, 2, key, key + _HIDDEN)
-        except redis.RedisError:
-            scene.last(0.1)
-        else:
-            return

@@ -8,6 +8,7 @@ from chaos.history import (
     Asked,
     Born,
     Broke,
+    Burst,
     Died,
     Ended,
     Found,
@@ -25,6 +26,8 @@ RECORDS = [
     Stage(0, seed=7, server="valkey", topology="single", lease_ms=4_000),
     Broke(1, "kill-worker", "w.1"),
     Broke(2, "reset", "TimeoutError", is_done=False),
+    Burst(3, "p", 300),
+    Burst(4, "p", 12),
     Asked(10, 0, "p/1", "quick", 3),
     Added(11, "p/1", "lost-one"),
     Asked(20, 0, "p/2", "quick", 3),
@@ -47,6 +50,7 @@ def test_figures_tell_retries_from_redeliveries():
     assert (counted.asked, counted.acknowledged, counted.completed) == (2, 2, 1)
     assert (counted.runs, counted.retried, counted.redelivered) == (3, 1, 1)
     assert (counted.deaths, counted.lost, counted.at_risk, counted.doubled) == (1, 1, 0, 0)
+    assert counted.most_under_way == 300
 
 
 def test_a_breach_is_shown_with_the_whole_story_of_its_job_and_of_no_other():

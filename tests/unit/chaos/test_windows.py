@@ -88,8 +88,12 @@ def test_a_leader_that_died_leads_no_more():
         Blocked(20 * SECOND, 25 * SECOND, "w.1"),
         Broke(20 * SECOND, "lose-request", "w.1 read"),
         Broke(20 * SECOND, "wrong-type", "{chasqui:chaos}:repeat for 2.0 s"),
+        Broke(20 * SECOND, "wrong-type", "{chasqui:chaos}:repeat:spec:k for 2.0 s"),
+        Broke(20 * SECOND, "wrong-type", "TimeoutError: no answer", is_done=False),
     ],
-    ids=lambda trouble: getattr(trouble, "why", getattr(trouble, "fault", type(trouble).__name__)),
+    ids=lambda trouble: (
+        getattr(trouble, "why", None) or getattr(trouble, "detail", type(trouble).__name__)
+    ),
 )
 def test_what_was_done_to_the_leader_or_the_server_excuses_it_for_a_while(trouble):
     due = seconds_due(*leads(), trouble)
@@ -103,9 +107,11 @@ def test_what_was_done_to_the_leader_or_the_server_excuses_it_for_a_while(troubl
         Cut(20 * SECOND, 25 * SECOND, "w.2", "frozen"),
         Blocked(20 * SECOND, 25 * SECOND, "w.2"),
         Broke(20 * SECOND, "flush-scripts", "3 times"),
+        Broke(20 * SECOND, "wrong-type", "{chasqui:chaos}:result:k@3 for 2.0 s"),
+        Broke(20 * SECOND, "wrong-type", "{chasqui:chaos}:repeat:wake for 2.0 s"),
         Died(20 * SECOND, "w.2"),
     ],
-    ids=["cut", "blocked", "scripts", "died"],
+    ids=["cut", "blocked", "scripts", "result", "bell", "died"],
 )
 def test_what_was_done_to_others_excuses_nobody(elsewhere):
     assert seconds_due(*leads(), elsewhere) == seconds_due(*leads())
