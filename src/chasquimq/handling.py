@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 from chasquimq.engine.admission import Run
 from chasquimq.engine.executor import Handler as EngineHandler
 from chasquimq.engine.scribe import Scribe
+from chasquimq.engine.storable import storable
 from chasquimq.engine.threads import Threads
 from chasquimq.errors import (
     DecodeError,
@@ -91,7 +92,7 @@ def unpacked(envelope: Envelope) -> Any:  # noqa: ANN401 -- the job's data
 def packed(value: Any) -> bytes:  # noqa: ANN401 -- the handler's value
     """What is stored of a handler's value; the job of one that cannot be fails for good."""
     try:
-        return pack(value, name="result")
+        return storable(pack(value, name="result"))
     except (TypeError, ValueError) as error:
         # The work is done, and doing it again would not make its result storable.
         msg = f"the handler's return value cannot be stored: {error}"

@@ -20,6 +20,7 @@ from chasquimq.engine import (
     RepeatableSpec,
     RepeatPattern,
     RetryConfig,
+    storable,
 )
 from chasquimq.metrics import DlqRouted, JobOutcome, JobOutcomeKind, RetryScheduled
 from chasquimq.wire.keys import QueueKeys
@@ -123,6 +124,23 @@ async def test_nothing_is_stored_unless_it_was_asked_for(producer, consuming):
     async with consuming(handler) as sink:
         await sink.next(JobOutcome)
     assert await producer.get_result(job_id) is None
+
+
+async def test_a_result_that_no_server_takes_is_dead_lettered_at_once(
+    producer, consuming, monkeypatch
+):
+    monkeypatch.setattr(storable, "MOST_RESULT_BYTES", 4)
+
+    async def handler(job):
+        return job.payload
+
+    fits = await producer.add(b"four")
+    await producer.add(b"fives")
+    async with consuming(handler, store_results=True) as sink:
+        assert (await sink.next(DlqRouted)).attempt == 1
+    assert await producer.get_result(fits) == b"four"
+    [entry] = await producer.peek_dlq()
+    assert "it has 5 bytes, and a result may have 4" in entry.error
 
 
 HOPELESS = {

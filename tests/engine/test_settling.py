@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from chasquimq import BackoffSpec, QueueEvents, RetryConfig, UnrecoverableError
-from chasquimq.engine import intake
+from chasquimq.engine import intake, storable
 from chasquimq.engine.settlement import Settlement
 from chasquimq.metrics import DlqRouted, JobOutcome, JobOutcomeKind, NoopSink, RetryScheduled
 from chasquimq.wire.codec import pack, unpack
@@ -391,6 +391,21 @@ async def test_a_value_that_cannot_be_stored_is_not_worth_another_run(scene):
     (letter,) = await scene.dead()
     assert "the handler's return value cannot be stored: result['file']" in letter["error"]
     assert scene.story(job.id)[-1] == "dlq"
+
+
+async def test_a_result_that_no_server_takes_is_not_worth_another_run(scene, monkeypatch):
+    monkeypatch.setattr(storable, "MOST_RESULT_BYTES", 1_000)
+
+    async def handler(job):
+        return b"x" * job.data
+
+    fits = await scene.queue.add("n", 900)
+    await scene.queue.add("n", 1_000)
+    async with scene.working(handler, store_results=True) as sink:
+        assert (await sink.next(DlqRouted)).reason == "unrecoverable"
+        assert await soon(fits.wait_for_result()) == b"x" * 900
+    (letter,) = await scene.dead()
+    assert "it has 1003 bytes, and a result may have 1000; store it elsewhere" in letter["error"]
 
 
 async def test_a_worker_that_stores_no_results_does_not_look_at_them(scene):

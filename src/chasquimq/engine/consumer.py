@@ -21,6 +21,7 @@ from chasquimq.engine.executor import Executor
 from chasquimq.engine.executor import Handler as CrewHandler
 from chasquimq.engine.job import Job
 from chasquimq.engine.runnable import Runnable
+from chasquimq.engine.storable import storable
 from chasquimq.errors import DecodeError, UndecodableDataError
 from chasquimq.given import BytesLike, chosen
 from chasquimq.metrics import MetricsSink
@@ -147,7 +148,7 @@ def _adapter(handler: Handler, *, keeps_results: bool) -> CrewHandler:
         if value is None or not keeps_results:
             return None
         if isinstance(value, bytes | bytearray | memoryview):
-            return bytes(value) or None
+            return storable(bytes(value)) or None
         if not is_warned:
             is_warned = True
             log.warning("the handler returned %s, which is not stored: return bytes or None",
