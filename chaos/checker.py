@@ -13,6 +13,7 @@ from chaos.excuses import (
     is_lost,
     is_unsettled,
     lost_deliveries,
+    was_about_to_begin,
     was_forgotten,
     was_forgotten_in_hand,
     was_starved,
@@ -75,7 +76,11 @@ def no_run_beside_itself(past: Past) -> Iterator[Breach]:
     for job in past.jobs.values():
         for at, later in enumerate(job.runs):
             for earlier in job.runs[:at]:
-                if earlier.until_us > later.began.us and not is_lost(past, earlier, later.began.us):
+                is_beside = earlier.until_us > later.began.us
+                if is_beside and not (
+                    is_lost(past, earlier, later.began.us)
+                    or was_about_to_begin(past, later, earlier)
+                ):
                     overlap_ms = (earlier.until_us - later.began.us) // 1_000
                     text = f"{earlier.began.run} and {later.began.run} overlap by {overlap_ms} ms"
                     yield Breach("beside itself", job.job_id, text)
@@ -89,7 +94,10 @@ def no_run_after_success(past: Past) -> Iterator[Breach]:
                 continue
             for later in job.runs[at + 1 :]:
                 is_after = later.began.us >= earlier.until_us
-                if is_after and not is_unsettled(past, earlier, later.began.us):
+                if is_after and not (
+                    is_unsettled(past, earlier, later.began.us)
+                    or was_about_to_begin(past, later, earlier)
+                ):
                     text = f"{later.began.run} began after {earlier.began.run} had succeeded"
                     yield Breach("doubled", job.job_id, text)
 

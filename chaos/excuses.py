@@ -6,6 +6,8 @@ excuses nothing: what was in an answer that got lost is handed back. Nor does an
 blocked; nor do scripts that were flushed, or memory that ran out.
 """
 
+from bisect import bisect_left
+
 from chaos.history import Cut, Paused
 from chaos.past import FOREVER_US, JobPast, Past, Run
 
@@ -17,6 +19,9 @@ _EXCUSED_PART = 6
 _SETTLED_LEASES = 2
 # For so long, at most, a key of ours holds something else, if it had to wait for its turn too.
 _LONGEST_HIDDEN_US = 10_000_000
+# Why somebody stood still as a whole, and goes on where it was when that is over.
+_STOOD_STILL = ("frozen", "stood still")
+_AT_ONCE_US = 50_000
 # Who never reads a job.
 _NO_WORKERS = ("producer", "promoter", "scheduler")
 
@@ -49,6 +54,26 @@ def is_unsettled(past: Past, run: Run, until_us: int = FOREVER_US) -> bool:
     What befell it long after the run says nothing: by then it was settled.
     """
     return is_lost(past, run, min(until_us, run.until_us + _SETTLED_LEASES * past.lease_us))
+
+
+def was_about_to_begin(past: Past, later: Run, earlier: Run) -> bool:
+    """Whether the worker of the later run stood still just before it, and the earlier came between.
+
+    A worker looks whether a job is its own, and then begins it. Nothing can keep it from standing
+    still between the two, until the job is another's. It is the first that the worker begins when
+    it wakes, of a delivery before that of the other; all others are looked at again.
+    """
+    if later.began.attempt >= earlier.began.attempt:
+        return False
+    beginnings = past.beginnings[later.began.who]
+    return any(
+        cut.why in _STOOD_STILL
+        and cut.us <= earlier.began.us
+        and _is_long(past, cut, cut.us, cut.until_us)
+        and cut.until_us <= later.began.us <= cut.until_us + _AT_ONCE_US
+        and beginnings[bisect_left(beginnings, cut.until_us)] == later.began.us
+        for cut in past.cuts.get(later.began.who, ())
+    )
 
 
 def forgotten_runs(past: Past, job: JobPast, budget: int) -> int:

@@ -89,6 +89,8 @@ class Past:
 
     lease_us: int = 30_000_000
     jobs: dict[str, JobPast] = field(default_factory=dict)
+    beginnings: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    """When runs began, by worker, in their order."""
     asked: dict[str, Asked] = field(default_factory=dict)
     bursts: list[Burst] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
@@ -174,6 +176,8 @@ def told(records: Iterable[Record]) -> Past:
         past.job(began.job_id).runs.append(Run(began, until_us, how, has_value))
     for job in past.jobs.values():
         job.runs.sort(key=lambda run: run.began.us)
+    for began in sorted(starts.values(), key=lambda began: began.us):
+        past.beginnings[began.who].append(began.us)
     past.silent = {each.who for each in past.born if not each.keeps_results}
     return past
 

@@ -283,6 +283,29 @@ def test_a_server_without_memory_excuses_no_second_run():
     assert breaches(*twice_ok(Starved(15 * MS, 6_000 * MS))) == [("doubled", "j")]
 
 
+def woken(at_ms=8_002, attempt=1, *, until_ms=20, before=()):
+    """A worker stood still from the first millisecond on; another had its job meanwhile."""
+    taken_over = ran(who="w.2", at_ms=5_000, until_ms=5_000 + until_ms, attempt=2)
+    late = ran(who="w.1", at_ms=at_ms, until_ms=at_ms + 9, attempt=attempt)
+    told = [*added(), *taken_over, *late, cut("w.1", 1, 8_000), completed()]
+    for ms in before:
+        told += ran("other", who="w.1", at_ms=ms, until_ms=ms + 1, call="p/2")
+        told += [*added("other", "p/2"), completed("other", call="p/2")]
+    return told
+
+
+def test_who_stood_still_between_the_look_and_the_beginning_begins_what_another_has():
+    assert breaches(*woken()) == []
+    assert breaches(*woken(until_ms=4_000)) == []  # and is still at
+
+
+def test_only_the_first_run_of_who_wakes_and_only_at_once_may_be_one_that_another_has():
+    assert breaches(*woken(at_ms=8_100)) == [("doubled", "j")]
+    assert breaches(*woken(before=(8_001,))) == [("doubled", "j")]
+    assert breaches(*woken(attempt=3)) == [("doubled", "j")]
+    assert breaches(*woken(at_ms=8_100, until_ms=4_000)) == [("beside itself", "j")]
+
+
 # Budgets
 
 
