@@ -99,8 +99,8 @@ class Ring:
         """The next place, and where to leave when its call is over.
 
         In a ring that is full of calls under way it would be that of one of them. The server knows
-        a ring by its producer, so we go on as another: as the one that was full first, if it is so
-        no more. There are as many as it takes to hold what is under way at the same time.
+        a ring by its producer, so we go on as another: as the first that was full and is so no
+        more. There are as many as it takes to hold what was ever under way at the same time.
         """
         taken = self.take_if_open()
         while taken is None:
@@ -137,13 +137,17 @@ class Ring:
             if number is not None:  # another thread has turned, or a call has ended
                 window.leave(number)
                 return
+            for _ in range(len(self._full)):
+                place = self._full.popleft()
+                number = place[1].enter()
+                if number is not None:
+                    place[1].leave(number)
+                    break
+                self._full.append(place)
+            else:
+                place = (str(uuid.uuid4()), Window(self._size))
             self._full.append((producer_id, window))
-            number = self._full[0][1].enter()
-            if number is None:
-                self._place = (str(uuid.uuid4()), Window(self._size))
-                return
-            self._place = self._full.popleft()
-            self._place[1].leave(number)
+            self._place = place
 
 
 class Tickets:

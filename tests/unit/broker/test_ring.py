@@ -67,6 +67,15 @@ def test_rings_are_used_again_when_their_calls_are_over():
     assert len(names) == 3
 
 
+def test_one_slow_call_keeps_no_other_ring_from_being_used_again():
+    ring, names = Ring("p1", size=4), set()
+    with ring.tickets():
+        for _ in range(50):
+            with ring.tickets(10) as tickets:
+                names.update(ticket.producer_id for ticket in tickets)
+    assert len(names) <= 5
+
+
 def test_a_call_that_ends_amid_another_one_waits_for_nobody():
     """As where Python collects garbage while a number is given out."""
     window = Window(4)
