@@ -149,6 +149,11 @@ def _decoded(text: str, part: str) -> str:
     return decoded
 
 
+_BOTH = "sentinel_username, sentinel_password"
+_OPTIONS = ("db", *_BOTH.split(", "), "ssl_cert_reqs", "ssl_ca_certs", "ssl_certfile",
+            "ssl_keyfile", "ssl_check_hostname", "ssl_server_name")  # fmt: skip
+
+
 def _options(query: str) -> dict[str, str]:
     options: dict[str, str] = {}
     for pair in filter(None, query.split("&")):
@@ -157,6 +162,10 @@ def _options(query: str) -> dict[str, str]:
             # Not shown: it may be the rest of a password that holds an '&'.
             _refuse(
                 "a part of the query has no '='", "write name=value, and %26 for '&' in a value"
+            )
+        if "sentinel_password" in options and name not in _OPTIONS:
+            _refuse(
+                "what follows sentinel_password is no option", "write %26 for '&' in a password"
             )
         if name in options:
             _refuse(f"the option {_shown(name)} is given twice", "give it once")
@@ -170,8 +179,7 @@ def _refuse_rest(options: dict[str, str], *, has_tls: bool) -> None:
     for name in options:
         if name.startswith("ssl_") and not has_tls:
             _refuse(f"the option {_shown(name)} needs TLS", "use rediss:// or tls=True")
-        known = "db, sentinel_username, sentinel_password (both with +sentinel), ssl_cert_reqs, "
-        known += "ssl_ca_certs, ssl_certfile, ssl_keyfile, ssl_check_hostname, ssl_server_name"
+        known = ", ".join(_OPTIONS).replace(_BOTH, f"{_BOTH} (both with +sentinel)")
         remedy = f"use {known}; a user and a password go before the host"
         _refuse(f"the option {_shown(name)} is not known here", remedy)
 

@@ -216,6 +216,14 @@ def test_a_bad_url_from_the_environment_is_blamed_on_the_environment(
             "redis+sentinel://h/m?sentinel_password=a&b",
             "a part of the query has no '='; write name=",
         ),
+        (
+            "redis+sentinel://h/m?sentinel_password=a&b=c",
+            "what follows sentinel_password is no option; write %26 for '&' in a password",
+        ),
+        (
+            "redis+sentinel://h/m?sentinel_password=a&b=",
+            "what follows sentinel_password is no option; write %26 for '&' in a password",
+        ),
         ("redis://h?timeout=3", "the option 'timeout' is not known here; use db, "),
         ("redis://h?password=x", "a user and a password go before the host"),
         ("redis://h?sentinel_password=x", "'sentinel_password' is not known here"),
