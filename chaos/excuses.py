@@ -133,7 +133,8 @@ def is_certainly_paused(past: Past, paused: Paused) -> bool:
     """
     is_hidden = any(
         each.fault == "wrong-type"
-        and ":paused" in each.detail
+        # Where it was called off the detail says why, and not where.
+        and (":paused" in each.detail or not each.is_done)
         and paused.us - _LONGEST_HIDDEN_US <= each.us <= paused.until_us
         for each in past.broke
     )

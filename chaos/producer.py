@@ -52,6 +52,8 @@ class Producer:
         verb, _, size = order.partition(" ")
         if verb == "burst":
             self._ordered.append(int(size))
+        elif verb == "live":  # nobody waits for it any more
+            self._ordered.clear()
 
     async def run(self) -> None:
         """Add until SIGTERM, and then wait for the answers that are due."""
@@ -61,8 +63,9 @@ class Producer:
             while not self._stop.is_set():
                 await self._room.acquire()
                 wish = next(asking)
-                size = self._ordered.popleft() if self._ordered else wish.burst
-                if size and (self._burst is None or self._burst.done()):
+                is_free = self._burst is None or self._burst.done()
+                size = self._ordered.popleft() if is_free and self._ordered else wish.burst
+                if size and is_free:
                     self._owed += size
                     self._burst = tasks.create_task(self._add_at_once([*islice(asking, size)]))
                 if wish.is_bulk:

@@ -23,7 +23,7 @@ _SLACK_US = 500_000
 # server that is away, or without memory, is written down as such.
 _AIMED_AT_ALL = frozenset({"reset-everybody", "move-slot", "destroy-group"})
 # Something else at one of these keys keeps a leader from firing; at others it does not.
-_NEEDED_TO_FIRE = (":stream ", ":repeat ", ":repeat:spec:", ":scheduler:lock ")
+_NEEDED_TO_FIRE = (":stream ", ":repeat ", ":scheduler:lock ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def had_to_fire(past: Past, spec: Recurs) -> set[int]:
 def _had_to_fire(past: Past, spec: Recurs, first_ms: int, last_ms: int) -> Iterator[int]:
     offset_ms = past.wall_offset_ms
     for term in _terms(past):
-        for since_us, until_us in _calm(past, term):
+        for since_us, until_us in _calm(past, term, spec.key):
             due_ms = since_us // 1_000 + offset_ms + spec.every_ms
             earliest = max(due_ms, first_ms)
             latest = min(until_us // 1_000 + offset_ms - spec.every_ms, last_ms)
@@ -101,10 +101,10 @@ def _who(born: list[Born], led: Led) -> Born | None:
     return of_name[-1] if of_name else None
 
 
-def _calm(past: Past, term: _Term) -> Iterator[tuple[int, int]]:
+def _calm(past: Past, term: _Term, key: str) -> Iterator[tuple[int, int]]:
     """The parts of a term in which nothing was wrong, without their first and last moments."""
     since_us = term.since_us
-    for began_us, over_us in sorted(_troubles(past, term.who)):
+    for began_us, over_us in sorted(_troubles(past, term.who, key)):
         if over_us < since_us:
             continue
         if began_us > term.until_us:
@@ -114,17 +114,18 @@ def _calm(past: Past, term: _Term) -> Iterator[tuple[int, int]]:
     yield since_us + _SLACK_US, term.until_us - _SLACK_US
 
 
-def _troubles(past: Past, who: str) -> Iterator[tuple[int, int]]:
-    """When something was wrong: since when, and when it was over for certain."""
+def _troubles(past: Past, who: str, key: str) -> Iterator[tuple[int, int]]:
+    """When something was wrong for a recurring job: since when, until when it was for certain."""
     cuts: list[Cut] = past.cuts_of(who)
     yield from ((cut.us, cut.until_us + _RECOVERY_US) for cut in cuts)
     yield from ((each.us, each.until_us + _RECOVERY_US) for each in past.starved)
     yield from ((b.us, b.until_us + _RECOVERY_US) for b in past.blocked if b.who == who)
-    yield from ((b.us, b.us + _LONGEST_US) for b in past.broke if _is_aimed_at(b, who))
+    yield from ((b.us, b.us + _LONGEST_US) for b in past.broke if _is_aimed_at(b, who, key))
 
 
-def _is_aimed_at(broke: Broke, who: str) -> bool:
+def _is_aimed_at(broke: Broke, who: str, key: str) -> bool:
     if broke.fault == "wrong-type":
         # Where it was called off the detail says why, and not where.
-        return not broke.is_done or any(key in broke.detail for key in _NEEDED_TO_FIRE)
+        needed = (*_NEEDED_TO_FIRE, f":repeat:spec:{key} ")
+        return not broke.is_done or any(each in broke.detail for each in needed)
     return broke.fault in _AIMED_AT_ALL or broke.detail.split(" ", 1)[0] == who

@@ -1,8 +1,8 @@
 """Faults of type: something else stands at a key of ours for a while.
 
-Whoever comes to such a key is refused, and nothing of what was asked for is done, or makes do
-without it; so no promise has an excuse here but two. While the stream is none, nobody can renew a
-lease; a pause ends when its key does.
+Whoever comes to such a key is refused, and nothing of what was asked for is done but for an event
+that may be told of it, or makes do without it; so no promise has an excuse here but two. While the
+stream is none, nobody can renew a lease; a pause ends when its key does.
 
 Not among the kinds are those that nobody in a run comes to: traces, runs of Spark, its fleets, and
 what is reserved for the reference engine. Nor is the marker of an id that is free: whatever stands

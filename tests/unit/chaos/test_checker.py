@@ -535,8 +535,9 @@ def test_of_two_pauses_the_first_to_end_ends_both():
     [
         Forgotten(95 * MS, "primary killed", since_us=85 * MS),
         Broke(80 * MS, "wrong-type", "{chasqui:chaos}:paused for 0.1 s"),
+        Broke(80 * MS, "wrong-type", "TimeoutError: no answer", is_done=False),
     ],
-    ids=["died with its primary", "something else at its key"],
+    ids=["died with its primary", "something else at its key", "at which key nobody knows"],
 )
 def test_a_pause_that_may_not_be_there_any_more_holds_nobody(excuse):
     begun = [*added(at_ms=100), *ran(at_ms=150, until_ms=160), completed()]

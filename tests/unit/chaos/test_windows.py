@@ -109,9 +109,10 @@ def test_what_was_done_to_the_leader_or_the_server_excuses_it_for_a_while(troubl
         Broke(20 * SECOND, "flush-scripts", "3 times"),
         Broke(20 * SECOND, "wrong-type", "{chasqui:chaos}:result:k@3 for 2.0 s"),
         Broke(20 * SECOND, "wrong-type", "{chasqui:chaos}:repeat:wake for 2.0 s"),
+        Broke(20 * SECOND, "wrong-type", "{chasqui:chaos}:repeat:spec:other for 2.0 s"),
         Died(20 * SECOND, "w.2"),
     ],
-    ids=["cut", "blocked", "scripts", "result", "bell", "died"],
+    ids=["cut", "blocked", "scripts", "result", "bell", "other spec", "died"],
 )
 def test_what_was_done_to_others_excuses_nobody(elsewhere):
     assert seconds_due(*leads(), elsewhere) == seconds_due(*leads())
