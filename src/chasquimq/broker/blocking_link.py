@@ -212,7 +212,10 @@ class BlockingLink:
                 self._had_too_large = True
                 self.abort(size_text())
                 return
-            if not self.is_greeted and is_boastful(data):
+            if self.is_greeted:
+                # Who is amid a long reply is not silent, however slow the way is.
+                deadline = monotonic_s() + timeout_s
+            elif is_boastful(data):
                 self.abort(NOT_RESP)
                 return
             reader.feed(data)

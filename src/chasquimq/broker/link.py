@@ -157,6 +157,9 @@ class Link(asyncio.Protocol):
                 self.abort(self._retired)
         else:
             self._count_unended(len(data))
+            if self.is_greeted:
+                # Who is amid a long reply is not silent, however slow the way is.
+                self._heard_at = self._loop.time()
 
     def _is_unfit(self, data: bytes) -> bool:
         if is_boastful(data):
@@ -206,7 +209,7 @@ class Link(asyncio.Protocol):
             return
         # Replies come in order, so the head alone tells whether the server has gone quiet. A head
         # that blocks on purpose carries a later deadline of its own; one that had to wait for
-        # those before it gets its time from the last reply on.
+        # those before it gets its time from the last that was heard on.
         deadline = max(self._pending[0].deadline, self._heard_at + self._response_timeout)
         if self._loop.time() >= deadline:
             self.abort(silence_text(self._response_timeout))

@@ -21,6 +21,7 @@ from chasquimq.config import ConsumerConfig
 from chasquimq.engine.admission import NO_NAMES, Run, Unfit, admit
 from chasquimq.engine.foresight import AHEAD_S, STALE_S, Foresight
 from chasquimq.engine.gate import Gate
+from chasquimq.engine.groups import other_group
 from chasquimq.engine.intake import MakeIntake, intake
 from chasquimq.engine.leases import Leases
 from chasquimq.engine.role import Role
@@ -291,13 +292,18 @@ class Reader(Role):
         return taken
 
     async def _read_less(self, room: int, error: ReplyTooLargeError) -> None:
-        """Hand back what the reply would have brought, over a new link, and ask for half of it."""
-        await self.return_strays()
-        self._reconnects = self.connection.reconnects
-        self._intake.look_again()
+        """Hand back what the reply would have brought, and ask for half of it.
+
+        One that alone is too large waits for its lease, or it would be the first to be read again.
+        """
         if room == 1:
-            raise error  # so that it is told, and tried again after a while
-        self._most = room // 2
+            await self._pending(self.connection)  # over a new link
+        else:
+            await self.return_strays()
+            self._intake.look_again()
+        self._reconnects, self._most = self.connection.reconnects, max(room // 2, 1)
+        if room == 1:
+            raise error  # so that it is told
         log.warning("queue %s: %s; reading %d for now", self._keys.name, error, self._most)
 
     async def _take(self, room: int) -> Taken:
@@ -389,11 +395,3 @@ class Reader(Role):
             # Whatever happens, a lease that is kept is that of a job that runs, or will.
             self._leases.drop(each.entry_id for each in fresh[admitted:])
             self._executor.submit(runs)
-
-
-def other_group(queue: str, group: str) -> str:
-    """Why a queue that another group reads is refused."""
-    return (
-        f"queue {queue!r} is read by group {group!r}: two groups on one queue "
-        f"would lose jobs; use group={group!r}, or destroy that group first"
-    )

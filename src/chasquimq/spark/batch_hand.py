@@ -15,8 +15,8 @@ from chasquimq.config import ConsumerConfig
 from chasquimq.engine.acker import in_portions, result_keeping
 from chasquimq.engine.admission import NO_NAMES, Run, Unfit, admit
 from chasquimq.engine.disposition import Outcome
+from chasquimq.engine.groups import other_group
 from chasquimq.engine.leases import Leases
-from chasquimq.engine.reader import other_group
 from chasquimq.engine.relocator import Move, carried
 from chasquimq.engine.settlement import Settlement
 from chasquimq.engine.stint import let_go
