@@ -48,6 +48,7 @@ def test_events_become_tables_and_a_report(here, queue, queue_name, tmp_path):
     code, out, err = here("report", "--out", "page.html")
     assert code == 0, err
     assert out.endswith(f"the report is in {tmp_path / 'page.html'}\n")
+    assert "chasqui: computing figures of 1 steps of 1 minutes\n" in err
     assert f"{queue_name[:18]}… / welcome" in out
     assert "welcome" in (tmp_path / "page.html").read_text()
 
@@ -160,6 +161,7 @@ def test_a_queue_that_nobody_knows_is_told_before_anything_is_done(here):
         (["backfill", "a.csv"], "Missing option '--queue'"),
         (["backfill", "a.csv", "--queue", "q", "--option", "x"], "--option is 'x': use KEY=VALUE"),
         (["backfill", "a.csv", "--queue", "q", "--rate", "0"], "0 is not in the range x>=1"),
+        (["backfill", "a.csv", "--queue", "a{b"], "queue name 'a{b'"),
     ],
 )
 def test_a_mistake_is_told_before_spark_is_started(capsys, arguments, problem):

@@ -12,6 +12,7 @@ from chasquimq.cli.progress import ProgressLine
 from chasquimq.cli.render import counted, cut, emit, instant, say, short, show, table
 from chasquimq.cli.spark import pairs, spark_options, started
 from chasquimq.clock import SYSTEM_CLOCK
+from chasquimq.wire.keys import QueueKeys
 
 if TYPE_CHECKING:
     from chasquimq.pipeline import Backfill, Filled, Preview
@@ -92,6 +93,7 @@ def command(source: tuple[str, ...], session: Session, **given: Any) -> int:  # 
     folders, globs, URLs that Spark can read, or the name of a table.
     """
     shared_server(session.redis_url, may_be_new=True)
+    QueueKeys(given["queue"])  # before Spark starts, which takes long
     found = {
         "file_format": given["file_format"],
         "options": _reader(given),

@@ -184,7 +184,8 @@ def report(queues: tuple[str, ...], out: str, *, as_json: bool, **given: Any) ->
     with _pipeline(given) as pipeline:
         from chasquimq.pipeline.report import page  # noqa: PLC0415 -- Spark may not be installed
 
-        found = pipeline.summary(queues, first_day=given["first_day"], last_day=given["last_day"])
+        days = {name: given[name] for name in ("first_day", "last_day")}
+        found = pipeline.summary(queues, **days, on_step=remark)
     if as_json:
         emit(found.as_dict())
         return

@@ -153,10 +153,14 @@ class Pipeline:
         *,
         first_day: str | None = None,
         last_day: str | None = None,
+        on_step: Callable[[str], None] = lambda _: None,
     ) -> Summary:
-        """What a report tells, as plain values; of all queues and days unless some are named."""
+        """What a report tells, as plain values; of all queues and days unless some are named.
+
+        `on_step` is told, in words, what begins.
+        """
         days = _a_day(first_day, _FIRST_DAY), _a_day(last_day, _LAST_DAY)
-        return summary(self, Asked(tuple(queues), *days))
+        return summary(self, Asked(tuple(queues), *days), on_step)
 
     def report(
         self,

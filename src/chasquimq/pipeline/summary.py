@@ -1,5 +1,6 @@
 """What a report tells: the tables read into plain values, once, for page, terminal and programs."""
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Protocol
@@ -144,12 +145,15 @@ class Asked:
         )
 
 
-def summary(tables: Tables, asked: Asked) -> Summary:
-    """Read the tables: silver for percentiles, gold for the rest."""
+def summary(
+    tables: Tables, asked: Asked, on_step: Callable[[str], None] = lambda _: None
+) -> Summary:
+    """Read the tables: silver for percentiles, gold for the rest; tell in words what begins."""
 
     def rows(name: str, at: str = "period") -> DataFrame:
         return asked.of(tables.table(name), at)
 
+    on_step("looking what the tables tell of")
     [span] = rows("minutes").agg(
         F.unix_millis(F.min("period")).alias("first"),
         F.unix_millis(F.max("period")).alias("last"),
@@ -167,11 +171,17 @@ def summary(tables: Tables, asked: Asked) -> Summary:
     every = asked.of(facts(tables.table("runs"), tables.table("jobs"), slo), "at")
     hours = rows("hours").groupBy("period").agg(F.sum("completed").alias("n")).orderBy("period")
     broken = _incomplete(rows("minutes"), step_ms) if gaps["n"] else frozenset()
+    on_step(f"computing figures of {len(times)} steps of {step_ms // MINUTE_MS} minutes")
+    points = _points(every, slo, times, broken)
+    on_step("computing figures of all of it, and of each name")
+    total = _total(every, slo, len(times) * step_ms)
+    names = _names(every, slo, len(times) * step_ms)
+    on_step("counting failures and hours")
     return Summary(
         step_ms=step_ms,
-        points=_points(every, slo, times, broken),
-        total=_total(every, slo, len(times) * step_ms),
-        names=_names(every, slo, len(times) * step_ms),
+        points=points,
+        total=total,
+        names=names,
         reasons=_reasons(rows("failures")),
         hours=tuple((_utc(row["at"]), row["n"]) for row in _dated(hours).collect()),
         lost=gaps["lost"] or 0,
