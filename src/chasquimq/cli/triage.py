@@ -11,7 +11,7 @@ from chasquimq.cli import options
 from chasquimq.cli.consent import consent
 from chasquimq.cli.options import Session
 from chasquimq.cli.place import shared_server
-from chasquimq.cli.render import clean, cut, emit, iso, say, show, table
+from chasquimq.cli.render import clean, cut, emit, iso, remark, say, show, table
 from chasquimq.cli.spark import spark_options, started
 from chasquimq.cli.unknown import remark_if_unknown
 
@@ -61,6 +61,7 @@ def command(queue: str, session: Session, **given: Any) -> None:  # noqa: ANN401
     with started(given) as spark:
         from chasquimq.pipeline import Triage  # noqa: PLC0415 -- Spark may not be installed
 
+        remark(f"looking through the dead letters of {queue}")
         letters = Triage(queue, redis_url=session.redis_url, spark=spark)
         chosen = {name: given[name] for name in ("fingerprint", "where")}
         if verbs or given["export"]:
