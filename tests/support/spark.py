@@ -35,7 +35,7 @@ QUICK_JAVA = spark_classes.options()
 SMALL = {
     # Two tasks at a time, each tried up to twice.
     "spark.master": "local[2,2]",
-    # Of which what is young has 400: with a heap half as large a tenth of the time went into that.
+    # Of which what is young has 400: with half of it a twentieth of the time went into collecting.
     "spark.driver.memory": "1g",
     "spark.driver.extraJavaOptions": f"{QUICK_JAVA} -Xmn400m",
     "spark.ui.enabled": "false",
