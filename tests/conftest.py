@@ -17,6 +17,7 @@ from tests.support.servers import (
 )
 
 KNOWN = pytest.StashKey[dict[str, ServerBinary]]()
+LONGEST_ID = 200
 
 
 def pytest_addoption(parser):
@@ -60,6 +61,14 @@ def pytest_generate_tests(metafunc):
     names = ", ".join(wanted)
     skip = pytest.mark.skip(reason=f"runs on {names} only, which this run does not have")
     metafunc.parametrize("server", [pytest.param(names, id=names, marks=skip)], indirect=True)
+
+
+def pytest_make_parametrize_id(val, argname):
+    """Name a long value by its length: a test's name goes to the programs that it starts."""
+    # pytest puts it into their environment, and Linux takes 128 KiB of one variable at the most.
+    if isinstance(val, (bytes, str)) and len(val) > LONGEST_ID:
+        return f"{argname}-of-{len(val)}"
+    return None
 
 
 def pytest_terminal_summary(terminalreporter, config):
