@@ -70,7 +70,7 @@ class OutcomeUnknownError(RedisError):
     """The connection broke after a request was sent and before its reply arrived.
 
     The server may or may not have carried it out. Sending it again would not be harmless, or was
-    not possible before the caller's patience ended.
+    not possible before the caller's patience ended, or was refused until then.
     """
 
 
@@ -81,6 +81,13 @@ class ServerReplyError(RedisError):
         """Split the server's own word for the error (`WRONGTYPE`, `OOM`, ...) from `message`."""
         self.kind = message.split(" ", 1)[0]
         super().__init__(message)
+
+
+class ReplyTooLargeError(RedisError):
+    """The answer to what may be asked again is more than we take at once.
+
+    The same again would get the same answer: ask for less. It may have been carried out.
+    """
 
 
 class ServerTooOldError(RedisError):
@@ -296,3 +303,10 @@ class BackfillError(ChasquiError):
 
     code = "CMQ-302"
     prefix = "backfill: "
+
+
+class RowError(ChasquiError):
+    """A row that was written to a queue cannot be a job."""
+
+    code = "CMQ-303"
+    prefix = "row: "

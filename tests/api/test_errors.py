@@ -17,6 +17,7 @@ CODES = {
     "RedisError": ("CMQ-001", "redis: "),
     "ConnectionFailedError": ("CMQ-001", "redis: "),
     "OutcomeUnknownError": ("CMQ-001", "redis: "),
+    "ReplyTooLargeError": ("CMQ-001", "redis: "),
     "ServerReplyError": ("CMQ-001", "redis: "),
     "ServerTooOldError": ("CMQ-001", "redis: "),
     "EncodeError": ("CMQ-002", "encode: "),

@@ -25,7 +25,7 @@ PUBLIC = {
     "ConfigError", "ShutdownError", "QueueFullError", "JobFailedError", "RateLimitError",
     "WaitForResultTimeoutError", "next_fires", "describe", "HandlerError",
     "JobsPage", "JobLogs", "QueueBusyError", "FlowProducer", "encode_payload", "decode_payload",
-    "Chasqui", "Task",
+    "Chasqui", "Task", "ReplyTooLargeError",
 }  # fmt: skip
 
 ENGINE = {

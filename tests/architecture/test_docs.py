@@ -113,14 +113,30 @@ def test_the_options_of_add_are_all_in_its_table():
     }
 
 
+ERRORS = {
+    name: each.code
+    for name, each in vars(errors).items()
+    if isinstance(each, type) and issubclass(each, errors.ChasquiError)
+}
+# Callers are told their base, `ConnectionFailedError`, which is in the table.
+STEPS_OF_CONNECTING = {"OutOfPatienceError", "ServerNotReadyError", "SlotElsewhereError"}
+
+
 def test_every_error_is_in_its_table_with_its_code():
     rows = {row[0]: row[1] for row in table("errors.md", "Classes")}
-    classes = {
-        name: each.code
-        for name, each in vars(errors).items()
-        if isinstance(each, type) and issubclass(each, errors.ChasquiError)
+    assert rows == ERRORS
+
+
+def test_no_error_is_defined_where_its_table_does_not_look():
+    elsewhere = {
+        node.name
+        for path in PACKAGE.rglob("*.py")
+        if path.name != "errors.py"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+        and any(isinstance(base, ast.Name) and base.id in ERRORS for base in node.bases)
     }
-    assert rows == classes
+    assert elsewhere == STEPS_OF_CONNECTING
 
 
 def test_every_dead_letter_reason_is_in_its_table_with_its_code():

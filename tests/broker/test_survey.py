@@ -2,7 +2,7 @@
 
 import pytest
 
-from chasquimq.broker import backlog, inspect, survey
+from chasquimq.broker import backlog, dlq, inspect, survey
 from chasquimq.broker.survey import Depths
 from chasquimq.errors import ServerReplyError
 from chasquimq.wire.entry import DeadLetter
@@ -44,7 +44,7 @@ def test_a_delayed_job_that_cannot_be_read_hides_no_other(server, run, keys):
 
 
 def test_dead_letters_are_chosen_across_pages(server, drive, keys, monkeypatch):
-    monkeypatch.setattr(survey, "_PAGE", 2)
+    monkeypatch.setattr(dlq, "_PAGE", 2)
     for number in range(5):
         server.client().xadd(keys.dlq, {"d": b"", "reason": "malformed", "n": f"n{number}"})
 

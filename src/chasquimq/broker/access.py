@@ -34,7 +34,6 @@ from chasquimq.errors import (
     ChasquiError,
     ConfigError,
     ConnectionFailedError,
-    RedisError,
     ServerTooOldError,
     ShutdownError,
 )
@@ -53,13 +52,6 @@ class LinkLostError(Exception):
         self.sent = sent
         self.too_large = too_large
         super().__init__(reason)
-
-
-class ReplyTooLargeError(RedisError):
-    """The answer to what may be asked again is more than we take at once.
-
-    The same again would get the same answer: ask for less. It may have been carried out.
-    """
 
 
 class OutOfPatienceError(ConnectionFailedError):

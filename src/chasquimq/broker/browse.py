@@ -8,14 +8,24 @@ never uses this.
 import base64
 import binascii
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from chasquimq.broker import delayed, scripts
-from chasquimq.broker.call import Call, Reply, Steps, all_checked, call, command, unless_missing
+from chasquimq.broker.call import (
+    Argument,
+    Call,
+    Reply,
+    Steps,
+    all_checked,
+    call,
+    command,
+    unless_missing,
+)
 from chasquimq.broker.inspect import JobState, Located, dead
 from chasquimq.broker.results import OUTCOME_FAILED
-from chasquimq.broker.seek import KeyPages, Pace, read_row
+from chasquimq.broker.seek import KeyPages, Pace, Pages, read_row
 from chasquimq.errors import DecodeError
 from chasquimq.wire.codec import pack
 from chasquimq.wire.entry import parse_dead_letter
@@ -148,17 +158,15 @@ def _waiting(keys: QueueKeys, place: str | None, limit: int, *, backwards: bool)
     found: list[Located] = []
     pace = Pace()
     while len(found) < limit:
-        count = min(pace.count, limit - len(found))
         first, last = _beyond(place, backwards=backwards)
-        looked_at, last_id, *rows = yield scripts.BROWSE_WAITING.call(
-            {"stream": keys.stream},
-            {"backwards": int(backwards), "first": first, "last": last, "count": count},
-            read=list,
-            repeatable=True,
+        bounds: dict[str, Argument] = {"backwards": int(backwards), "first": first, "last": last}
+        looked_at, last_id, *rows = yield from pace.page(
+            partial(_browse, scripts.BROWSE_WAITING.call, {"stream": keys.stream}, bounds),
+            limit - len(found),
         )
         pace.heed(len(rows), sum(len(value) for row in rows for value in row[1]))
         found += _located(rows, JobState.WAITING)
-        if looked_at < count:
+        if looked_at < pace.asked:
             return Page(found, None)
         place = last_id.decode()
     return Page(found, place)
@@ -205,18 +213,15 @@ def _delayed(keys: QueueKeys, place: str | None, limit: int, *, backwards: bool)
     found: list[Located] = []
     pace = Pace()
     while len(found) < limit:
-        count = min(pace.count, limit - len(found))
         score, _, mark = (place or "").partition("/")
-        flat = yield scripts.BROWSE_DELAYED.call(
-            {"delayed": keys.delayed},
-            {
-                "backwards": int(backwards),
-                "count": count,
-                "score": score,
-                "mark": base64.urlsafe_b64decode(mark),
-            },
-            read=list,
-            repeatable=True,
+        bounds: dict[str, Argument] = {
+            "backwards": int(backwards),
+            "score": score,
+            "mark": base64.urlsafe_b64decode(mark),
+        }
+        flat = yield from pace.page(
+            partial(_browse, scripts.BROWSE_DELAYED.call, {"delayed": keys.delayed}, bounds),
+            limit - len(found),
         )
         members = list(zip(flat[::2], flat[1::2], strict=True))
         if backwards:
@@ -224,7 +229,7 @@ def _delayed(keys: QueueKeys, place: str | None, limit: int, *, backwards: bool)
         pace.heed(len(members), sum(len(member) for member, _ in members))
         jobs_here = [delayed.job_of(member) for member, _ in members]
         found += [Located(JobState.DELAYED, *job) for job in jobs_here if job is not None]
-        if len(members) < count:
+        if len(members) < pace.asked:
             return Page(found, None)
         last, its_score = members[-1]
         mark = base64.urlsafe_b64encode(last[:_MARK_BYTES]).decode()
@@ -234,17 +239,11 @@ def _delayed(keys: QueueKeys, place: str | None, limit: int, *, backwards: bool)
 
 def _failed(keys: QueueKeys, place: str | None, limit: int, *, backwards: bool) -> Steps[Page]:
     found: list[Located] = []
-    pace = Pace()
+    pages = Pages(keys.dlq, *_beyond(place, backwards=backwards), backwards=backwards)
     while len(found) < limit:
-        count = min(pace.count, limit - len(found))
-        first, last = _beyond(place, backwards=backwards)
-        bounds = ("XRANGE", keys.dlq, first, last)
-        if backwards:
-            bounds = ("XREVRANGE", keys.dlq, last, first)
-        rows: list[Reply] = yield call(*bounds, "COUNT", count, read=list)
-        pace.heed(len(rows), sum(len(value) for row in rows for value in row[1]))
+        rows = yield from pages.next(limit - len(found))
         found += _located(rows, JobState.FAILED)
-        if len(rows) < count:
+        if pages.is_over:
             return Page(found, None)
         place = rows[-1][0].decode()
     return Page(found, place)
@@ -314,6 +313,15 @@ def _completed_among(keys: QueueKeys, names: Sequence[bytes]) -> Steps[list[str]
         if is_outcome == has_outcome and not (outcome or b"").startswith(OUTCOME_FAILED):
             completed.append(job_id)
     return completed
+
+
+def _browse(
+    ask: Callable[..., Call[list[Reply]]],
+    keys: Mapping[str, bytes],
+    bounds: Mapping[str, Argument],
+    count: int,
+) -> Call[list[Reply]]:
+    return ask(keys, {**bounds, "count": count}, read=list, repeatable=True)
 
 
 def _located(rows: Sequence[Reply], state: JobState) -> list[Located]:

@@ -43,13 +43,16 @@ class Call(Generic[T]):
     """One or more requests that travel together, and the function that reads their replies.
 
     `repeatable` says that carrying the call out twice has the effect of carrying it out once: only
-    such a call is sent again when a connection breaks before its reply. `block_ms` is how long the
-    server may hold the reply back on purpose. `scripts` are loaded when the server has lost them.
+    such a call is sent again when a connection breaks before its reply. `insistent` says that who
+    asks must be told the truth: a refusal of what is sent again says nothing about what was sent
+    first, so it is sent on until the server says more. `block_ms` is how long the server may hold
+    the reply back on purpose. `scripts` are loaded when the server has lost them.
     """
 
     requests: Sequence[bytes]
     parse: Callable[[list[Reply]], T]
     repeatable: bool = True
+    insistent: bool = False
     block_ms: int = 0
     scripts: "tuple[Script, ...]" = ()
 
@@ -111,6 +114,7 @@ def together(calls: Sequence[Call[T]]) -> Call[list[T]]:
         [request for each in calls for request in each.requests],
         parse,
         repeatable=all(each.repeatable for each in calls),
+        insistent=any(each.insistent for each in calls),
         block_ms=sum(each.block_ms for each in calls),
         scripts=tuple({script for each in calls for script in each.scripts}),
     )
@@ -221,6 +225,7 @@ def unraised(call: Call[T]) -> Call[T | RedisError]:
         call.requests,
         parse,
         repeatable=call.repeatable,
+        insistent=call.insistent,
         block_ms=call.block_ms,
         scripts=call.scripts,
     )

@@ -102,6 +102,7 @@ def schedule(
         },
         read=bytes.decode,
         repeatable=True,
+        insistent=True,
         more_keys=more_keys,
         more_arguments=more,
     )
@@ -163,8 +164,8 @@ class Members:
 
     def next(self) -> Steps[list[bytes]]:
         """Some members, perhaps some of them again, perhaps none although it is not over."""
-        self._cursor, page = yield call(
-            "ZSCAN", self._keys.delayed, self._cursor, "COUNT", self._pace.count, read=list
+        self._cursor, page = yield from self._pace.page(
+            lambda count: call("ZSCAN", self._keys.delayed, self._cursor, "COUNT", count, read=list)
         )
         self._pace.heed(len(page) // 2, sum(map(len, page)))
         self.is_over = self._cursor == b"0"

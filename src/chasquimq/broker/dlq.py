@@ -1,13 +1,17 @@
 """The dead-letter stream: dead-letter a delivery, look, replay, discard."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from chasquimq.broker import scripts
-from chasquimq.broker.call import Call, Reply, call
+from chasquimq.broker.call import Call, Reply, Steps, call
+from chasquimq.broker.seek import Pace
 from chasquimq.broker.stream import Telling
 from chasquimq.wire.entry import DeadLetter, dead_letter_fields, parse_dead_letter
 from chasquimq.wire.keys import QueueKeys
+
+# What one script moves or one command deletes: the server does nothing else meanwhile.
+_PAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,41 @@ def peek(
 ) -> Call[list[DeadLetter]]:
     """Up to `limit` dead letters, oldest first, from `after` on (an id, or `(id` to exclude it)."""
     return call("XRANGE", keys.dlq, after, until, "COUNT", limit, read=_read_letters)
+
+
+class LetterPages:
+    """Dead letters between two ids, oldest first, a page at a time."""
+
+    def __init__(self, keys: QueueKeys, after: str = "-", until: str = "+") -> None:
+        """Stand before the first one."""
+        self._keys = keys
+        self._after = after
+        self._until = until
+        self._pace = Pace()
+        self.is_over = False
+
+    def next(self) -> Steps[list[DeadLetter]]:
+        """Some of them; none when it is over."""
+        page: list[DeadLetter] = yield from self._pace.page(
+            lambda count: peek(self._keys, limit=count, after=self._after, until=self._until),
+            _PAGE,
+        )
+        self.is_over = len(page) < self._pace.asked
+        if page:
+            self._after = f"({page[-1].dlq_id}"
+            self._pace.heed(len(page), sum(len(letter.payload) for letter in page))
+        return page
+
+
+def chosen(
+    keys: QueueKeys, wanted: Callable[[DeadLetter], bool], *, limit: int, after: str = "-"
+) -> Steps[list[DeadLetter]]:
+    """Up to `limit` wanted dead letters, oldest first, from `after` on (`(id` excludes it)."""
+    found: list[DeadLetter] = []
+    pages = LetterPages(keys, after)
+    while len(found) < limit and not pages.is_over:
+        found += filter(wanted, (yield from pages.next()))
+    return found[:limit]
 
 
 def replay(keys: QueueKeys, revivals: Sequence[Revival], *, telling: Telling) -> Call[int]:

@@ -10,8 +10,8 @@ from typing import Any, Generic, TypeAlias
 
 from hiredis import ReplyError
 
-from chasquimq.broker.access import Access, L, LinkLostError, Pause, ReplyTooLargeError, Step
-from chasquimq.broker.call import Call, Reply, command
+from chasquimq.broker.access import Access, L, LinkLostError, Pause, Step
+from chasquimq.broker.call import Call, Reply, command, understood
 from chasquimq.broker.refusal import Cure, Refusal, refusals
 from chasquimq.broker.scripts import Script
 from chasquimq.broker.url import Address, TargetKind
@@ -19,6 +19,7 @@ from chasquimq.errors import (
     ChasquiError,
     ConnectionFailedError,
     OutcomeUnknownError,
+    ReplyTooLargeError,
     ServerReplyError,
     ShutdownError,
 )
@@ -61,7 +62,8 @@ class Conduct(Generic[L]):
         `first` is how a first attempt went, if there was one. The driver throws what goes wrong
         into the generator: `LinkLostError` when a link breaks, `ConnectionFailedError` when none
         can be had in time. A call that was lost on its way at least once, and never answered, does
-        not end with the latter, which would mean that nothing was sent.
+        not end with the latter, which would mean that nothing was sent. Nor does an insistent call,
+        once its answer was lost, end with a refusal.
         """
         effort = _Effort(call)
         outcome = first
@@ -74,9 +76,11 @@ class Conduct(Generic[L]):
                 else:
                     effort.note(outcome)
                     yield from self._cure(effort)
+                    if effort.doubt is not None and not effort.todo:
+                        yield from self._disbelieve(effort)
                 outcome = None
                 effort.attempt += 1
-        except (ConnectionFailedError, ShutdownError) as error:
+        except (ConnectionFailedError, ShutdownError, ServerReplyError) as error:
             raise self._honest(error, effort) from error.__cause__
         return effort.answers
 
@@ -95,6 +99,7 @@ class Conduct(Generic[L]):
             raise ReplyTooLargeError(str(lost))
         if lost.sent:
             effort.doubt = lost
+            effort.doubted.update(effort.todo)
             if not effort.call.repeatable:
                 raise self._outcome_unknown(lost)
         # The first loss is not the call's fault, later ones may be: some request or reply may be
@@ -123,6 +128,18 @@ class Conduct(Generic[L]):
         effort.todo = [each.index for each in refused]
         if refused and (cures & {Cure.WAIT, Cure.RECONNECT} or effort.attempt >= _QUICK_CURES):
             yield Pause(access.pause_ms(effort.attempt + 1))
+
+    def _disbelieve(self, effort: "_Effort") -> Generator[Action[L], Any, None]:
+        """Send on what is refused now, and may have been carried out when its answer was lost."""
+        if not effort.call.insistent:
+            return
+        try:
+            understood(effort.call, effort.answers)
+        except ServerReplyError as error:
+            effort.todo = effort.refused_in_doubt()
+            if effort.todo:
+                self._access.last_problem = error.message
+                yield Pause(self._access.pause_ms(effort.attempt + 1))
 
     def _refused(self, effort: "_Effort") -> list[Refusal]:
         host = self._access.address.host if self._access.address else ""
@@ -163,6 +180,8 @@ class Conduct(Generic[L]):
         """The error itself, unless it would claim too much about a call that was sent."""
         if effort.doubt is None or isinstance(error, OutcomeUnknownError):
             return error
+        if isinstance(error, ServerReplyError) and not effort.call.insistent:
+            return error
         if isinstance(error, ShutdownError):
             return ShutdownError(
                 f"{error.message} while a request was under way: it may or may not have been "
@@ -182,7 +201,7 @@ class Conduct(Generic[L]):
 class _Effort:
     """How far one call has come."""
 
-    __slots__ = ("answers", "attempt", "call", "doubt", "todo")
+    __slots__ = ("answers", "attempt", "call", "doubt", "doubted", "todo")
 
     def __init__(self, call: Call[Any]) -> None:
         self.call = call
@@ -190,6 +209,8 @@ class _Effort:
         self.todo = list(range(len(call.requests)))
         self.attempt = 0
         self.doubt: LinkLostError | None = None
+        # The requests that may have been carried out without our knowing.
+        self.doubted: set[int] = set()
 
     def requests(self) -> list[bytes]:
         return [self.call.requests[index] for index in self.todo]
@@ -197,6 +218,9 @@ class _Effort:
     def note(self, replies: Sequence[Reply]) -> None:
         for index, reply in zip(self.todo, replies, strict=True):
             self.answers[index] = reply
+
+    def refused_in_doubt(self) -> list[int]:
+        return [at for at in sorted(self.doubted) if isinstance(self.answers[at], ReplyError)]
 
 
 def _destination(refused: list[Refusal], cure: Cure) -> Address:

@@ -69,6 +69,7 @@ def upsert(
         },
         read=lambda _: None,
         repeatable=True,
+        insistent=True,
     )
 
 

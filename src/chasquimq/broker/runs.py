@@ -80,6 +80,7 @@ def add(
         },
         read=bytes.decode,
         repeatable=True,
+        insistent=True,
         more_keys=more_keys,
     )
 

@@ -47,13 +47,14 @@ class Script:
         values = (key_count, *fixed_keys, *more_keys, *fixed_arguments, *more_arguments)
         return b"*%d\r\n%b%b" % (2 + len(values), self._head, bulks(values))
 
-    def call(
+    def call(  # noqa: PLR0913 -- the request, and what is known of it
         self,
         keys: Mapping[str, Argument],
         arguments: Mapping[str, Argument],
         *,
         read: Callable[[Reply], T],
         repeatable: bool = False,
+        insistent: bool = False,
         more_keys: Sequence[bytes] = (),
         more_arguments: Sequence[bytes] = (),
     ) -> Call[T]:
@@ -63,6 +64,7 @@ class Script:
             (request,),
             lambda replies: read(checked(replies[0])),
             repeatable=repeatable,
+            insistent=insistent,
             scripts=(self,),
         )
 

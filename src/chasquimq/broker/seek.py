@@ -4,15 +4,18 @@ Nothing in the server leads from a job's id to its entry in a stream, so who loo
 entries until it is there. A page is a few megabytes however large the jobs are.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
-from chasquimq.broker.call import Reply, Steps, call
-from chasquimq.errors import DecodeError
+from chasquimq.broker.call import Call, Reply, Steps, call
+from chasquimq.errors import DecodeError, ReplyTooLargeError
 from chasquimq.wire.entry import parse_job_fields
 from chasquimq.wire.envelope import Envelope, decode
 from chasquimq.wire.ids import ulid_time_ms
 from chasquimq.wire.keys import QueueKeys, glob_of
+
+T = TypeVar("T")
 
 # The first page is small, because nobody knows yet how large the jobs are.
 _FIRST_COUNT = 100
@@ -26,43 +29,68 @@ _CLOCK_SKEW_MS = 5_000
 class Pace:
     """How many records to ask for next, so that a page has about the same number of bytes."""
 
-    __slots__ = ("count",)
+    __slots__ = ("_most", "asked", "count")
 
-    def __init__(self) -> None:
-        """Begin small."""
-        self.count = _FIRST_COUNT
+    def __init__(self, count: int = _FIRST_COUNT, most: int = _MOST_COUNT) -> None:
+        """Begin small, or with as many as somebody who knows better says; never beyond `most`."""
+        self._most = most
+        self.count = self.asked = count
+
+    def page(self, ask: Callable[[int], Call[T]], most: int = _MOST_COUNT) -> Steps[T]:
+        """What the call for that many, but at most `most`, brings; `asked` is how many those were.
+
+        Where no reply can hold them half as many are asked for, down to one. For calls that only
+        look: one that takes something has taken it, whether the reply came or not.
+        """
+        while True:
+            self.asked = min(self.count, most)
+            try:
+                found: T = yield ask(self.asked)
+            except ReplyTooLargeError:
+                if self.asked <= 1:
+                    raise
+                self.count = self.asked // 2
+            else:
+                return found
 
     def heed(self, records: int, size: int) -> None:
         """Learn from a page: how many records it had, and how many bytes."""
         if records:
             fitting = _PAGE_BYTES * records // max(1, size)
-            self.count = max(1, min(fitting, _MOST_COUNT, _GROWTH * self.count))
+            self.count = max(1, min(fitting, self._most, _GROWTH * self.count))
 
 
 class Pages:
     """A stream from one id to another, a page at a time; ids are written as `XRANGE` takes them."""
 
     def __init__(
-        self, key: bytes, first: str = "-", last: str = "+", *, backwards: bool = False
+        self,
+        key: bytes,
+        first: str = "-",
+        last: str = "+",
+        *,
+        backwards: bool = False,
+        pace: Pace | None = None,
     ) -> None:
         """Stand before the first entry, or behind the last one to walk backwards."""
         self._key = key
         self._first = first
         self._last = last
         self._backwards = backwards
-        self._pace = Pace()
+        self._pace = pace or Pace()
         self.is_over = False
 
-    def next(self) -> Steps[list[Reply]]:
-        """Rows of entry id and fields; none when it is over."""
+    def next(self, most: int = _MOST_COUNT) -> Steps[list[Reply]]:
+        """Rows of entry id and fields, at most `most`; none when it is over."""
         if self.is_over:
             return []
-        count = self._pace.count
         bounds = ("XREVRANGE", self._key, self._last, self._first)
         if not self._backwards:
             bounds = ("XRANGE", self._key, self._first, self._last)
-        page: list[Reply] = yield call(*bounds, "COUNT", count, read=list)
-        self.is_over = len(page) < count
+        page: list[Reply] = yield from self._pace.page(
+            lambda count: call(*bounds, "COUNT", count, read=list), most
+        )
+        self.is_over = len(page) < self._pace.asked
         if page:
             beyond = f"({page[-1][0].decode()}"
             if self._backwards:
@@ -166,7 +194,7 @@ def read_row(row: Reply) -> Found | None:
         return None
 
 
-def newest_entry(keys: QueueKeys) -> Steps[bytes | None]:
-    """The id of the last entry of the stream, None if it has none."""
-    page: list[Reply] = yield call("XREVRANGE", keys.stream, "+", "-", "COUNT", 1, read=list)
+def newest_entry(stream: bytes) -> Steps[bytes | None]:
+    """The id of the last entry of a stream, None if it has none."""
+    page: list[Reply] = yield call("XREVRANGE", stream, "+", "-", "COUNT", 1, read=list)
     return page[0][0] if page else None

@@ -140,6 +140,7 @@ def add(
         },
         read=lambda reply: Added(*reply),
         repeatable=True,
+        insistent=True,
     )
 
 
@@ -167,7 +168,7 @@ def add_one(
         return Added(added, checked(replies[-1])) if counting else None
 
     # The event may appear twice if the pair is sent twice; events are told at least once.
-    return Call(requests, read)
+    return Call(requests, read, insistent=True)
 
 
 @functools.lru_cache(maxsize=256)
@@ -211,6 +212,7 @@ def add_unique(
         },
         read=bytes.decode,
         repeatable=True,
+        insistent=True,
         more_keys=[keys.dedup_marker(job.id) for job in jobs],
         more_arguments=more,
     )

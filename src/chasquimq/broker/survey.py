@@ -18,7 +18,6 @@ from chasquimq.wire.event import EventName, QueueEvent, parse_event
 from chasquimq.wire.keys import QueueKeys
 from chasquimq.wire.member import decode_member
 
-_PAGE = 500
 # All that are kept by default, in some tenths of a second.
 _EVENTS_A_PAGE, _EVENT_PAGES = 1_000, 100
 
@@ -106,14 +105,7 @@ def dead_letters(
     keys: QueueKeys, wanted: Callable[[DeadLetter], bool], *, limit: int, after: str = "-"
 ) -> Steps[list[DeadLetter]]:
     """Up to `limit` wanted dead letters, oldest first, from `after` on (`(id` excludes it)."""
-    chosen: list[DeadLetter] = []
-    while len(chosen) < limit:
-        page: list[DeadLetter] = yield dlq.peek(keys, limit=_PAGE, after=after)
-        chosen += filter(wanted, page)
-        if len(page) < _PAGE:
-            break
-        after = f"({page[-1].dlq_id}"
-    return chosen[:limit]
+    return (yield from dlq.chosen(keys, wanted, limit=limit, after=after))
 
 
 def job_in(letter: DeadLetter) -> Envelope | None:

@@ -35,7 +35,7 @@ class Clearing:
         count = 0
         if delayed_too:
             count += yield from self._drain_delayed(dry_run=dry_run)
-        newest = yield from newest_entry(self._keys)
+        newest = yield from newest_entry(self._keys.stream)
         if newest is None:
             return count
         pages = Pages(self._keys.stream, last=newest.decode())
@@ -51,7 +51,9 @@ class Clearing:
         count = 0
         pace = Pace()
         while left > 0:
-            members: list[bytes] = yield delayed.first(self._keys, min(left, pace.count))
+            members: list[bytes] = yield from pace.page(
+                lambda most: delayed.first(self._keys, most), left
+            )
             if not members:
                 break
             pace.heed(len(members), sum(map(len, members)))

@@ -4,17 +4,17 @@ from collections.abc import Callable
 
 from chasquimq.broker import dlq
 from chasquimq.broker.call import Steps
-from chasquimq.broker.dlq import Revival
-from chasquimq.broker.seek import find_letter
+from chasquimq.broker.dlq import LetterPages, Revival
+from chasquimq.broker.seek import find_letter, newest_entry
 from chasquimq.broker.stream import Telling
+from chasquimq.engine.portions import CHUNK, portions
 from chasquimq.errors import DecodeError
 from chasquimq.wire.entry import DeadLetter
 from chasquimq.wire.envelope import decode, with_attempt
 from chasquimq.wire.keys import QueueKeys
 
-_PAGE = 500
 # How far a dead letter is looked for: beyond that the wait goes on until its time is over.
-_MOST_PAGES = 20
+_MOST_LOOKED_AT = 10_000
 # Our workers write a dead letter and its event at the same time, others one after the other.
 _LETTER_BEFORE_EVENT_MS = 1_000
 
@@ -28,8 +28,7 @@ class Letters:
 
     def peek(self, limit: int) -> Steps[list[DeadLetter]]:
         """The oldest dead letters."""
-        letters: list[DeadLetter] = yield dlq.peek(self._keys, limit=limit)
-        return letters
+        return (yield from dlq.chosen(self._keys, lambda _: True, limit=limit))
 
     def replay(
         self, limit: int, wanted: Callable[[DeadLetter], bool], telling: Telling
@@ -38,15 +37,21 @@ class Letters:
 
         Letters that hold no job are passed over and never block those behind them.
         """
+        newest = yield from newest_entry(self._keys.dlq)
+        if newest is None:
+            return 0
         moved = 0
-        chosen: list[DeadLetter] = yield from self._choose_letters(
-            limit, lambda letter: wanted(letter) and _revival(letter) is not None
-        )
-        revivals = [revival for letter in chosen if (revival := _revival(letter))]
-        for at in range(0, len(revivals), _PAGE):
-            page = revivals[at : at + _PAGE]
-            count: int = yield dlq.replay(self._keys, page, telling=telling)
-            moved += count
+        # What was replayed and died again meanwhile stands behind the newest, and is left there.
+        pages = LetterPages(self._keys, until=newest.decode())
+        while limit > 0 and not pages.is_over:
+            page = filter(wanted, (yield from pages.next()))
+            revivals = [each for letter in page if (each := _revival(letter))][:limit]
+            limit -= len(revivals)
+            sizes = [len(each.envelope) for each in revivals]
+            for part in portions(range(len(revivals)), CHUNK, sizes):
+                some = [revivals[at] for at in part]
+                count: int = yield dlq.replay(self._keys, some, telling=telling)
+                moved += count
         return moved
 
     def retry(self, job_id: str, telling: Telling) -> Steps[bool]:
@@ -63,38 +68,26 @@ class Letters:
     def discard(self, limit: int, wanted: Callable[[DeadLetter], bool]) -> Steps[int]:
         """Delete up to `limit` wanted dead letters, oldest first."""
         removed = 0
-        chosen: list[DeadLetter] = yield from self._choose_letters(limit, wanted)
-        for at in range(0, len(chosen), _PAGE):
-            ids = [letter.dlq_id for letter in chosen[at : at + _PAGE]]
-            count: int = yield dlq.discard(self._keys, ids)
-            removed += count
+        pages = LetterPages(self._keys)
+        while limit > 0 and not pages.is_over:
+            ids = [each.dlq_id for each in (yield from pages.next()) if wanted(each)][:limit]
+            limit -= len(ids)
+            if ids:
+                count: int = yield dlq.discard(self._keys, ids)
+                removed += count
         return removed
 
     def find(self, job_id: str, since_ms: int) -> Steps[DeadLetter | None]:
         """The dead letter of a job that was dead-lettered no earlier than `since_ms`, about."""
-        after = str(max(0, since_ms - _LETTER_BEFORE_EVENT_MS))
-        for _ in range(_MOST_PAGES):
-            page: list[DeadLetter] = yield dlq.peek(self._keys, limit=_PAGE, after=after)
+        pages = LetterPages(self._keys, str(max(0, since_ms - _LETTER_BEFORE_EVENT_MS)))
+        looked_at = 0
+        while looked_at < _MOST_LOOKED_AT and not pages.is_over:
+            page = yield from pages.next()
+            looked_at += len(page)
             for letter in page:
                 if _holds(letter, job_id):
                     return letter
-            if len(page) < _PAGE:
-                break
-            after = f"({page[-1].dlq_id}"
         return None
-
-    def _choose_letters(
-        self, limit: int, wanted: Callable[[DeadLetter], bool]
-    ) -> Steps[list[DeadLetter]]:
-        chosen: list[DeadLetter] = []
-        after = "-"
-        while len(chosen) < limit:
-            page: list[DeadLetter] = yield dlq.peek(self._keys, limit=_PAGE, after=after)
-            chosen += [letter for letter in page if wanted(letter)]
-            if len(page) < _PAGE:
-                break
-            after = f"({page[-1].dlq_id}"
-        return chosen[:limit]
 
 
 def _holds(letter: DeadLetter, job_id: str) -> bool:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from chasquimq.broker import pause, returns, stream
-from chasquimq.broker.access import ReplyTooLargeError
 from chasquimq.broker.call import Call
 from chasquimq.broker.connection import Connection
 from chasquimq.broker.limits import Taken
@@ -27,7 +26,7 @@ from chasquimq.engine.leases import Leases
 from chasquimq.engine.role import Role
 from chasquimq.engine.slots import Slots
 from chasquimq.engine.teller import Teller
-from chasquimq.errors import ChasquiError, ConfigError, ServerReplyError
+from chasquimq.errors import ChasquiError, ConfigError, ReplyTooLargeError, ServerReplyError
 from chasquimq.metrics import NO_METRICS, ReaderBatch, report
 from chasquimq.wire.keys import QueueKeys
 from chasquimq.wire.retry import RetryOverride

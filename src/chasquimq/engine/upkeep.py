@@ -141,7 +141,7 @@ class Upkeep:
         member: bytes | None = yield delayed.index_of(self._keys, job_id)
         if member is not None and (yield in_set(member)):
             return True
-        newest = yield from newest_entry(self._keys)
+        newest = yield from newest_entry(self._keys.stream)
         found = yield from find_entry(self._keys, job_id)
         if found is None:
             member = yield from delayed.find(self._keys, job_id)

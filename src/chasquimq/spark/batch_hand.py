@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from chasquimq.broker import events, pause, stream
+from chasquimq.broker import events, pause, returns, stream
 from chasquimq.broker.blocking import BlockingConnection
 from chasquimq.broker.call import Call
 from chasquimq.broker.steps import drive_blocking
@@ -17,11 +17,12 @@ from chasquimq.engine.admission import NO_NAMES, Run, Unfit, admit
 from chasquimq.engine.disposition import Outcome
 from chasquimq.engine.groups import other_group
 from chasquimq.engine.leases import Leases
+from chasquimq.engine.reader import IDLE_FOR_ALL_MS
 from chasquimq.engine.relocator import Move, carried
 from chasquimq.engine.settlement import Settlement
 from chasquimq.engine.stint import let_go
 from chasquimq.engine.teller import active_fields, failed_fields, started
-from chasquimq.errors import ConfigError, RedisError
+from chasquimq.errors import ConfigError, RedisError, ReplyTooLargeError
 from chasquimq.wire.keys import QueueKeys
 
 T = TypeVar("T")
@@ -86,6 +87,7 @@ class Hand:
             chance=random.Random(),  # noqa: S311 -- jitter
         )
         self._is_first = True
+        self._chunk = _CHUNK  # fewer, if they are more than a reply holds
         self.unfit = Processed()
         """What could not be run at all."""
 
@@ -153,13 +155,37 @@ class Hand:
     def _pages(self, ask: Callable[[int], Call[list[Delivery]]], most: int) -> list[Delivery]:
         found: list[Delivery] = []
         while len(found) < most and not self._connection.run(pause.is_paused(self._keys)):
-            page = self._connection.run(ask(min(_CHUNK, most - len(found))))
+            count = min(self._chunk, most - len(found))
+            try:
+                page = self._connection.run(ask(count))
+            except ReplyTooLargeError:
+                self._put_back_strays()
+                if count > 1:
+                    self._chunk = count // 2
+                    continue
+                if not found:
+                    raise
+                break  # those before it first
             if not page:
                 break
             for each in page:
                 self._leases.take(each.entry_id)
             found += page
         return found
+
+    def _put_back_strays(self) -> None:
+        """Let what a reply would have brought wait again, uncounted: nobody has seen it."""
+        config, first = self._config, "-"
+        own = self._keys, config.group, config.consumer_id
+        strays: list[Delivery] = []
+        while page := self._connection.run(stream.pending(*own, first=first)):
+            strays += [
+                each
+                for each in page
+                if each.entry_id not in self._leases and each.idle_ms < IDLE_FOR_ALL_MS
+            ]
+            first = f"({page[-1].entry_id.decode()}"
+        self._connection.run(returns.put_back(*own, strays, idle_ms=IDLE_FOR_ALL_MS))
 
     def _admitted(self, deliveries: list[Delivery]) -> list[Run]:
         runs: list[Run] = []

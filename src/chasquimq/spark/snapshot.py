@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 
 from chasquimq.broker import pages
 from chasquimq.broker.pages import Entry
+from chasquimq.broker.seek import Pace, Pages
 from chasquimq.spark.batches import arrow_schema, batch
 from chasquimq.spark.data import shaper
 from chasquimq.spark.job_rows import Row, Shape
@@ -93,15 +94,12 @@ class StreamSnapshotReader(SnapshotReader[R]):
     def pages(self, links: Links, part: object, shape: Shape) -> Iterator[list[Row]]:
         """The entries of a range that are there when it is read."""
         assert isinstance(part, Range)  # noqa: S101 -- as `partitions` made them
-        keys, first = QueueKeys(part.queue), part.first
-        while True:
-            call = pages.entries(self.stream_of(keys), first, part.last, self.options.fetch_count)
-            page = links.run(keys, call)
+        keys, most = QueueKeys(part.queue), self.options.fetch_count
+        walk = Pages(self.stream_of(keys), part.first, part.last, pace=Pace(most, most))
+        while not walk.is_over:
+            page = links.drive(keys, walk.next(most))
             if page:
                 yield self.rows(links, keys, page, shape)
-            if len(page) < self.options.fetch_count:
-                return
-            first = f"({page[-1][0].decode()}"
 
 
 class ScanReader(SnapshotReader[PagedOptions]):
