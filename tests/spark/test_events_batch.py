@@ -91,7 +91,7 @@ def test_queues_are_read_together_in_ranges_that_leave_out_and_repeat_nothing(
         ("2000", "latest", [2, 3, 4]),
         ("latest", "earliest", []),
         ('{"QUEUE": "3000-0"}', '{"QUEUE": "latest"}', [3, 4]),
-        ("4000-0", "2000-0", []),
+        ("4000-0", "4000-0", []),
     ],
 )
 def test_a_batch_goes_from_one_place_up_to_another(server, queue_name, read, start, end, seen):
@@ -142,6 +142,10 @@ def test_a_queue_that_was_never_used_is_an_empty_table(read):
         ({"redis_url": "redis://:hush@h:1/x"}, r"redis_url: "),
         ({"redis_url": "embedded://"}, r"private to one process"),
         ({"maxOffsetsPerTrigger": "5"}, r"'maxOffsetsPerTrigger' is for a stream only"),
+        (
+            {"startingOffsets": "4000-0", "endingOffsets": "1970-01-01T00:00:02Z"},
+            r"'endingOffsets' is 2000-0 for queue '.*', which is before option 'starting",
+        ),
         ({"pushFilters": "true"}, r"option 'pushfilters' is not known"),
     ],
 )

@@ -8,7 +8,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from chasquimq import SyncQueue
 from chasquimq.cli.main import entry
+from chasquimq.cli.pipeline import _is_in_tables
 from tests.support.spark import SPARK_MARKS
 from tests.support.story import some
 
@@ -45,6 +47,10 @@ def test_events_become_tables_and_a_report(here, queue, queue_name, tmp_path):
         ],
     )
     assert json.loads(out) == {"batches": 1, "events": 1, "lost": 0, "buckets": 1, "stretches": 1}
+
+    # What the tables know need not be known to the server any more.
+    assert _is_in_tables(queue_name, "chasqui-lake")
+    assert not _is_in_tables("ordres", "chasqui-lake")
     code, out, err = here("report", "--out", "page.html")
     assert code == 0, err
     assert out.endswith(f"the report is in {tmp_path / 'page.html'}\n")
@@ -150,6 +156,22 @@ def test_a_queue_that_nobody_knows_is_told_before_anything_is_done(here):
     assert err.splitlines()[0].startswith("chasqui: nothing is known of ordres: see")
 
 
+@pytest.mark.parametrize("command", ["run", "stream"])
+def test_a_queue_that_nobody_knows_is_refused_before_spark_starts_and_nothing_is_written(
+    start_server, capsys, tmp_path, monkeypatch, command
+):
+    url = start_server().url
+    monkeypatch.chdir(tmp_path)
+    with SyncQueue("orders", redis_url=url) as queue:
+        queue.add("import", {})
+    assert entry(["pipeline", command, "ordres", "--redis-url", url]) == 1
+    assert capsys.readouterr().err == (
+        "chasqui: nothing is known of ordres: there are orders; check the name, or give "
+        "--may-be-new if its first job is still to come\n"
+    )
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
@@ -165,8 +187,27 @@ def test_a_queue_that_nobody_knows_is_told_before_anything_is_done(here):
         (["backfill", "a.csv", "--queue", "q", "--option", "x"], "--option is 'x': use KEY=VALUE"),
         (["backfill", "a.csv", "--queue", "q", "--rate", "0"], "0 is not in the range x>=1"),
         (["backfill", "a.csv", "--queue", "a{b"], "queue name 'a{b'"),
+        (["backfill", "a.csv", "--queue", "q"], "a.csv cannot be read: there is no such file"),
+        (["backfill", "file:///no/a.csv", "--queue", "q"], "/no/a.csv cannot be read: there is no"),
+        (
+            ["backfill", "a.csv", "--queue", "q", "--sink-option", "chunks=1"],
+            "option 'chunks' is not known: use",
+        ),
+        (
+            ["backfill", "a.csv", "--queue", "q", "--sink-option", "runId=r"],
+            "option 'runId' of the sink is chosen by the backfill",
+        ),
     ],
 )
 def test_a_mistake_is_told_before_spark_is_started(capsys, arguments, problem):
     assert entry(["pipeline", *arguments]) == 2
-    assert problem in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert problem in told
+    assert "starting Spark" not in told
+
+
+@pytest.mark.parametrize("command", ["report", "rebuild", "compact"])
+def test_a_folder_that_is_not_there_is_told_before_spark_is_started(capsys, command):
+    assert entry(["pipeline", command, "--path", "no/such/folder"]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith("chasqui: there is no folder no/such/folder, so")

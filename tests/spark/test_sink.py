@@ -10,6 +10,8 @@ from pyspark import TaskContext
 from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
 
 from chasquimq import Counts
+from chasquimq.errors import RowError
+from chasquimq.pipeline.problems import ours
 from chasquimq.spark.queue_sink import AFTERWARDS_S
 from chasquimq.wire.codec import unpack
 from chasquimq.wire.entry import parse_job_fields
@@ -241,3 +243,18 @@ def test_a_queue_cannot_be_overwritten_and_a_stream_has_no_run_id(
 def test_a_row_that_will_not_do_names_its_column(spark, write, columns, words):
     with pytest.raises(PythonException, match=words):
         write(spark.range(1).selectExpr(columns))
+
+
+def test_a_bad_row_is_told_by_its_place_and_chunks_before_its_own_stay(spark, write, jobs):
+    frame = spark.range(7).selectExpr(
+        "concat('order-', id) as job_id", "IF(id = 5, 0, 1) as attempts"
+    )
+    with pytest.raises(PythonException) as told:
+        write(frame.coalesce(1), chunkRows="2")
+    error = ours(told.value)
+    assert type(error) is RowError
+    assert error.message == (
+        "column 'attempts' of a row is 0: it must be 1 or more: it counts the first run too; "
+        "row 6 of partition 0, job_id 'order-5'; earlier chunks stay added"
+    )
+    assert [envelope.id for _, envelope in jobs()] == [f"order-{number}" for number in range(4)]

@@ -1,5 +1,6 @@
 """`chasqui pipeline backfill`: rows of a table or of files become jobs, each once."""
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,8 +11,9 @@ from chasquimq.cli.place import shared_server
 from chasquimq.cli.problems import NOT_DONE
 from chasquimq.cli.progress import ProgressLine
 from chasquimq.cli.render import counted, cut, emit, instant, say, short, show, table
-from chasquimq.cli.spark import pairs, spark_options, started
+from chasquimq.cli.spark import is_missing, pairs, spark_options, started
 from chasquimq.clock import SYSTEM_CLOCK
+from chasquimq.errors import ConfigError
 from chasquimq.wire.keys import QueueKeys
 
 if TYPE_CHECKING:
@@ -93,13 +95,14 @@ def command(source: tuple[str, ...], session: Session, **given: Any) -> int:  # 
     folders, globs, URLs that Spark can read, or the name of a table.
     """
     shared_server(session.redis_url, may_be_new=True)
-    QueueKeys(given["queue"])  # before Spark starts, which takes long
+    QueueKeys(given["queue"])  # which refuses a name that none can have
     found = {
         "file_format": given["file_format"],
         "options": _reader(given),
         "schema": given["schema"],
         "sink": pairs(given["sink"], "--sink-option", "maxStreamLen=5000000"),
     }
+    _look_at(source, given, found["sink"])
     with started(given) as spark:
         from chasquimq.pipeline import Backfill, Columns  # noqa: PLC0415 -- Spark may not be there
 
@@ -112,6 +115,19 @@ def command(source: tuple[str, ...], session: Session, **given: Any) -> int:  # 
             return _tell_preview(backfill.preview(), given["queue"], session)
         _tell_filled(_run(backfill, anew=given["anew"]), given["queue"], session)
     return 0
+
+
+def _look_at(source: tuple[str, ...], given: dict[str, Any], sink: dict[str, str]) -> None:
+    """Refuse at once what is wrong before Spark starts, which takes long."""
+    with contextlib.suppress(ImportError):  # which is told when Spark is started
+        from chasquimq.pipeline.backfill import check_sink_options  # noqa: PLC0415 -- an extra
+        from chasquimq.pipeline.sources import must_be_there  # noqa: PLC0415
+
+        check_sink_options(given["queue"], sink)
+        for each in source:
+            if must_be_there(each, given["file_format"]) and is_missing(each, given):
+                msg = f"{each} cannot be read: there is no such file or folder"
+                raise ConfigError(msg)
 
 
 def _reader(given: dict[str, Any]) -> dict[str, str]:

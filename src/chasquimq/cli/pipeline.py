@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import click
 
@@ -16,8 +17,8 @@ from chasquimq.cli.options import Function, Session
 from chasquimq.cli.place import shared_server
 from chasquimq.cli.problems import Refusal
 from chasquimq.cli.render import counted, emit, remark, say
-from chasquimq.cli.spark import spark_options, started
-from chasquimq.cli.unknown import remark_if_unknown
+from chasquimq.cli.spark import is_missing, spark_options, started
+from chasquimq.cli.unknown import refuse_unknown
 from chasquimq.cli.values import spark_interval
 from chasquimq.clock import SYSTEM_CLOCK
 
@@ -87,6 +88,8 @@ def taking_options(function: Function) -> Function:
     found = (
         click.option("--max-events", type=click.IntRange(min=1), default=200_000,
                      show_default=True, metavar="N", help="Events in one batch, at most."),
+        click.option("--may-be-new", is_flag=True,
+                     help="A queue that nothing is known of is one whose first job will come."),
         click.option("--allow-data-loss", is_flag=True,
                      help="Go on where events were trimmed unread, and note the gap."),
     )  # fmt: skip
@@ -118,9 +121,10 @@ def run(queues: tuple[str, ...], session: Session, **given: Any) -> None:  # noq
     """Take in all events there are, bring the tables up to date, and end.
 
     What was taken in before is not read again, so run it as often as you like. A table that would
-    break its promises ends it with code 1 and is not written.
+    break its promises ends it with code 1 and is not written. So does a queue that neither the
+    server nor the tables know, before anything is written, unless it --may-be-new.
     """
-    _look_for(queues, session)
+    _look_for(queues, session, given)
     with _pipeline(given) as pipeline:
         remark(f"taking in the events of {', '.join(queues)}")
         taking = _taking(session, given)
@@ -146,7 +150,7 @@ def run(queues: tuple[str, ...], session: Session, **given: Any) -> None:  # noq
 @options.session
 def stream(queues: tuple[str, ...], every: str, session: Session, **given: Any) -> None:  # noqa: ANN401
     """The same, until Ctrl+C. Killed at any moment, it goes on where it was."""
-    _look_for(queues, session)
+    _look_for(queues, session, given)
     with _pipeline(given) as pipeline:
         remark(f"taking in the events of {', '.join(queues)}, until Ctrl+C")
         streaming = pipeline.stream(queues, every=every, **_taking(session, given), on_batch=_tell)
@@ -181,6 +185,7 @@ def report(queues: tuple[str, ...], out: str, *, as_json: bool, **given: Any) ->
     The page loads nothing, so send it to whom you like. Of all queues and days in the tables,
     unless some are named. If nothing happened in those no page is written, and the exit code is 1.
     """
+    _look_at(given)
     with _pipeline(given) as pipeline:
         from chasquimq.pipeline.report import page  # noqa: PLC0415 -- Spark may not be installed
 
@@ -222,6 +227,7 @@ def rebuild(
     After an upgrade that changes them, for another SLO, or when somebody has damaged them. Without
     a range all of them, else what jobs with an event in these days are in.
     """
+    _look_at(given)
     with _pipeline(given) as pipeline:
         remark("making the tables anew")
         done = pipeline.rebuild(first_day, last_day, on_step=remark)
@@ -243,6 +249,7 @@ def compact(*, keep: int, as_json: bool, **given: Any) -> None:  # noqa: ANN401
     No row of any table changes. Readers that began before go on with what is replaced: the next
     call deletes it, when --keep has passed. Run it once a day, beside a stream or not.
     """
+    _look_at(given)
     with _pipeline(given | {"file_format": "parquet"}) as pipeline:
         remark("gathering the folders of bronze")
         done = pipeline.compact(keep=timedelta(seconds=keep))
@@ -257,11 +264,33 @@ command.add_command(backfill.command)
 command.add_command(triage.command)
 
 
-def _look_for(queues: tuple[str, ...], session: Session) -> None:
-    """Say at once, before Spark starts, if nothing is there: no server, no such queue."""
+def _look_for(queues: tuple[str, ...], session: Session, given: dict[str, Any]) -> None:
+    """Refuse at once, before Spark starts, if nothing is there: no server, no such queue."""
     shared_server(session.redis_url)
     for queue in queues:
-        remark_if_unknown(session, queue)
+        if not given["may_be_new"] and not _is_in_tables(queue, given["path"]):
+            refuse_unknown(session, queue, "give --may-be-new if its first job is still to come")
+
+
+def _is_in_tables(queue: str, path: str) -> bool:
+    """Whether bronze has events of a queue, as far as that can be seen without Spark."""
+    try:
+        from chasquimq.pipeline.places import on_this_machine  # noqa: PLC0415 -- may not be there
+    except ImportError:
+        return True  # which is told when Spark is started
+    here = on_this_machine(path)
+    folders = here.glob("bronze/day=*/queue=*") if here else ()
+    return any(unquote(each.name) == f"queue={queue}" for each in folders)
+
+
+def _look_at(given: dict[str, Any]) -> None:
+    """Refuse at once, before Spark starts, where there are no tables to work with."""
+    if is_missing(given["path"], given):
+        msg = (
+            f"there is no folder {given['path']}, so its tables hold nothing of these queues and "
+            "days: run  chasqui pipeline run QUEUE  first, or name another --path"
+        )
+        raise Refusal(msg)
 
 
 def _shape(done: "Done | Compacted") -> dict[str, int]:

@@ -63,6 +63,17 @@ def spark_settings(conf: dict[str, str], *, is_verbose: bool) -> dict[str, str]:
     return conf if is_verbose else _QUIET | conf
 
 
+def is_missing(path: str, given: dict[str, Any]) -> bool:
+    """Whether a path is not there; False if only Spark, once it has started, can tell."""
+    try:
+        from chasquimq.pipeline.places import on_this_machine  # noqa: PLC0415 -- may not be there
+        from chasquimq.spark.session import sees_files_here  # noqa: PLC0415
+    except ImportError:
+        return False  # which is told when Spark is started
+    here = on_this_machine(path)
+    return here is not None and sees_files_here(given["conf"]) and not here.exists()
+
+
 @contextlib.contextmanager
 def started(given: dict[str, Any]) -> Iterator[Any]:
     """A session with the options of the command; one that ran before is used, and runs on."""

@@ -1,6 +1,6 @@
 """Says that a queue is not known, where an empty answer may be that to a mistyped name."""
 
-from chasquimq.broker.survey import Depths, depths
+from chasquimq.broker.survey import Depths, FoundQueues, depths, queues
 from chasquimq.cli.options import Session
 from chasquimq.cli.problems import Refusal
 from chasquimq.cli.render import remark
@@ -8,6 +8,9 @@ from chasquimq.cli.run import reading, run
 from chasquimq.wire.keys import QueueKeys
 
 _UNKNOWN = "nothing is known of {queue}: see  chasqui queues  for those there are"
+# Enough to find the one that was meant; on a large server not all keys are looked at.
+_MOST_NAMES = 10
+_MOST_KEYS = 100_000
 
 
 def look_at(session: Session, queue: str, group: str = "default") -> Depths:
@@ -36,3 +39,22 @@ def refusal(session: Session, queue: str, message: str) -> Refusal:
     """What to raise when something was not found: that the queue is not there is the reason."""
     is_known = look_at(session, queue).is_known
     return Refusal(message if is_known else _UNKNOWN.format(queue=queue))
+
+
+def refuse_unknown(session: Session, queue: str, remedy: str) -> None:
+    """Raise if there is nothing of a queue, where going on would leave something behind."""
+    if look_at(session, queue).is_known:
+        return
+    there = f"there are {', '.join(names)}" if (names := _some(session)) else "there are no queues"
+    msg = f"nothing is known of {queue}: {there}; check the name, or {remedy}"
+    raise Refusal(msg)
+
+
+def _some(session: Session) -> list[str]:
+    async def look() -> FoundQueues:
+        async with reading(session) as reader:
+            return await reader.walk(queues(most_keys=_MOST_KEYS))
+
+    found = run(look())
+    is_all = found.is_complete and len(found.names) <= _MOST_NAMES
+    return [*found.names[:_MOST_NAMES], *([] if is_all or not found.names else ["and others"])]

@@ -48,6 +48,10 @@ _OURS = frozenset(
 )
 
 
+# Which one it is, is not known before Spark has started, and does not matter to the others.
+_ANY_SERVER = "redis://127.0.0.1"
+
+
 @dataclass(frozen=True, slots=True)
 class Preview:
     """What a dry run found."""
@@ -75,6 +79,14 @@ class Filled:
     taken: int
     """Rows whose `job_id` was taken, by another row or another producer: nothing was added."""
     seconds: float
+
+
+def check_sink_options(queue: str, more: Mapping[str, str]) -> None:
+    """Refuse options of the sink that will not do; the server is none of them."""
+    for key in more:
+        if key.lower() in _OURS:
+            _refuse(f"option {key!r} of the sink is chosen by the backfill: use its own argument")
+    read_options(SinkOptions, dict(more) | {"queue": queue}, url=_ANY_SERVER)
 
 
 class Backfill:
@@ -108,6 +120,7 @@ class Backfill:
         second by all tasks together. `options` are the reader's, `sink` more options of the sink.
         """
         self._keys = QueueKeys(queue)
+        check_sink_options(queue, sink or {})
         self._spark = spark or session()
         self._columns = columns or Columns()
         self._source: Source | None = None
@@ -296,11 +309,6 @@ class Backfill:
         rate: int | None,
         more: Mapping[str, str],
     ) -> dict[str, str]:
-        for key in more:
-            if key.lower() in _OURS:
-                _refuse(
-                    f"option {key!r} of the sink is chosen by the backfill: use its own argument"
-                )
         found = dict(more) | {"queue": queue, "runId": self.run_id}
         url = server_of(self._spark, redis_url)
         for key, value in (("redis_url", url), ("jobName", name), ("maxJobsPerSec", rate)):

@@ -10,10 +10,9 @@ from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 
 from chasquimq import errors
-from chasquimq.errors import BackfillError, ChasquiError
+from chasquimq.errors import BackfillError, ChasquiError, RowError
 
 _OURS = re.compile(r"chasquimq\.(?:errors\.)?(\w+Error): ([^\n]*?) \[CMQ-\d+\]")
-_A_ROW = re.compile(r"^ValueError: ([^\n]+)$", re.MULTILINE)
 _CODES = re.compile(r"^\[[A-Z_.]+\] |\s*SQLSTATE: \w+.*$")
 _RAISED = re.compile(
     r'^(?:: |Exception in thread "[^"]*" )?(?:[\w$]+\.)+[\w$]+(?:Exception|Error): ([^\n]*[^\s])',
@@ -82,14 +81,17 @@ def ours(error: Exception) -> ChasquiError | None:
 
 @contextmanager
 def told_plainly(what: str) -> Iterator[None]:
-    """Raise what ended a job of Spark as one line: ours as it was, else `BackfillError`."""
+    """Raise what ended a job of Spark as one line: ours as it was, else `BackfillError`.
+
+    A row that cannot be a job is one, too: it is the backfill's source that has it.
+    """
     try:
         yield
     except SPARKS as error:
-        if (mine := ours(error)) is not None:
+        mine = ours(error)
+        if mine is not None and not isinstance(mine, RowError):
             raise mine from error
-        row = _A_ROW.search(str(error))
-        msg = f"{what}: {row[1] if row else _last_cause(str(error))}"
+        msg = f"{what}: {_last_cause(str(error)) if mine is None else mine.message}"
         raise BackfillError(msg) from error
 
 

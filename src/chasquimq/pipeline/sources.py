@@ -137,6 +137,12 @@ def find(
     return Source(paths, guessed, _defaults(guessed, names) | dict(options or {}), schema)
 
 
+def must_be_there(name: str, file_format: str | None) -> bool:
+    """Whether a name can only be that of a file or folder: of no table, and no glob."""
+    is_path = "/" in name or (file_format or _of_ending(name)) is not None
+    return is_path and file_format != TABLE and _GLOB.isdisjoint(name)
+
+
 def origin_of(frame: DataFrame) -> Column | None:
     """The file and the part of it that a row is from, as text; None if it is from no file.
 

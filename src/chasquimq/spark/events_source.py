@@ -24,10 +24,11 @@ from chasquimq.spark.batches import arrow_schema, batch, uncollected
 from chasquimq.spark.event_rows import event_columns, loss_columns
 from chasquimq.spark.links import Links
 from chasquimq.spark.offsets import Offset, end_of, from_json, to_json
-from chasquimq.spark.options import EventsOptions
+from chasquimq.spark.options import EventsOptions, Moment, Position
 from chasquimq.spark.planning import Gap, Planner, Range, data_loss
 from chasquimq.spark.schemas import Column
 from chasquimq.spark.source import ChasquiSource, Part, guarded_pages
+from chasquimq.wire.ids import StreamId
 from chasquimq.wire.keys import QueueKeys
 
 
@@ -52,6 +53,7 @@ class EventsSource(ChasquiSource[EventsOptions]):
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch: what is there when it is planned."""
         _refuse_if_given("maxOffsetsPerTrigger", self.typed.max_offsets_per_trigger, "a stream")
+        _refuse_backwards(self.typed)
         return EventsReader(self.typed, self.checked_schema(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
@@ -180,3 +182,27 @@ def _refuse_if_given(name: str, value: object, only: str) -> None:
     if value is not None:
         msg = f"option {name!r} is for {only} only: leave it out"
         raise ConfigError(msg)
+
+
+def _refuse_backwards(options: EventsOptions) -> None:
+    """Refuse an end before the beginning, where both are ids or times: nothing could be read."""
+    for queue in options.queues:
+        begin, end = (
+            _id_at(asked.of(queue, "latest")) if asked else None
+            for asked in (options.starting, options.ending)
+        )
+        if begin is not None and end is not None and end < begin:
+            msg = (
+                f"option 'endingOffsets' is {end} for queue {queue!r}, which is before option "
+                f"'startingOffsets', {begin}: nothing is between them; exchange the two"
+            )
+            raise ConfigError(msg)
+
+
+def _id_at(position: Position) -> StreamId | None:
+    match position:
+        case Moment(ms):
+            return StreamId(ms, 0)
+        case StreamId():
+            return position
+    return None

@@ -359,10 +359,17 @@ def _parsed(told: Mapping[str, Any], text: str | None) -> Any:  # noqa: ANN401 -
             problem = str(error)
         else:
             why = f" ({error})" if name == "queue" else ""
-            shown = text if len(str(text)) <= _MOST_SHOWN else f"{str(text)[:_MOST_SHOWN]}..."
-            problem = f"option {name!r} is {shown!r}{why}: use {told['rule']}"
+            problem = f"option {name!r} is {shown(text)}{why}: use {told['rule']}"
     # Outside the handler, so that what it caught is not shown beside it.
     raise ConfigError(problem)
+
+
+def shown(value: object) -> str:
+    """A value for a message: as Python writes it, and the beginning of one that is long."""
+    if isinstance(value, str):
+        return repr(value if len(value) <= _MOST_SHOWN else f"{value[:_MOST_SHOWN]}...")
+    text = repr(value)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
 
 def reachable(target: Target, *, may_be_new: bool = True) -> Target:

@@ -21,9 +21,9 @@ from chasquimq.broker.runs import Memory, RunJob
 from chasquimq.broker.stream import Telling
 from chasquimq.clock import SYSTEM_CLOCK, monotonic_s
 from chasquimq.config import UNIQUE_GRACE_SECS
-from chasquimq.errors import ConfigError, NotSupportedError, QueueFullError
+from chasquimq.errors import ConfigError, NotSupportedError, QueueFullError, RowError
 from chasquimq.spark.links import Links
-from chasquimq.spark.options import SinkOptions
+from chasquimq.spark.options import SinkOptions, shown
 from chasquimq.spark.sink_rows import JobMaker, Layout, Unfit, layout
 from chasquimq.spark.source import ChasquiSource
 from chasquimq.wire.keys import QueueKeys
@@ -161,7 +161,10 @@ def add_rows(
     partition: int,
     batches: Iterator[pa.RecordBatch],
 ) -> Written:
-    """Add rows in chunks, waiting while the queue is full; memory holds one chunk at a time."""
+    """Add rows in chunks, waiting while the queue is full; memory holds one chunk at a time.
+
+    Raises `RowError` for one that cannot be a job; chunks before the one it is in are added.
+    """
     keys = QueueKeys(options.queues[0])
     added, rows = 0, options.chunk_rows
     if options.max_jobs_per_s is not None:
@@ -170,7 +173,7 @@ def add_rows(
         closing(JobMaker(plan, options, run_id, partition)) as maker,
         Links(options.target) as links,
     ):
-        for chunk in _chunks(maker, batches, rows):
+        for chunk in _chunks(maker, batches, rows, partition):
             added += _add(links, keys, options, run_id, chunk)
     return Written(run_id, added)
 
@@ -187,21 +190,30 @@ def let_go(options: SinkOptions, run_id: str) -> None:
 
 
 def _chunks(
-    maker: JobMaker, batches: Iterator[pa.RecordBatch], rows: int
+    maker: JobMaker, batches: Iterator[pa.RecordBatch], rows: int, partition: int
 ) -> Iterator[list[RunJob]]:
     chunk: list[RunJob] = []
-    size = 0
+    size, before = 0, 0
     for batch in batches:
-        for job in maker.jobs(batch, SYSTEM_CLOCK.now_ms()):
+        for at, job in enumerate(maker.jobs(batch, SYSTEM_CLOCK.now_ms())):
             if isinstance(job, Unfit):
-                raise ValueError(str(job))  # noqa: TRY004 -- its type is right, the row is not
+                place = f"row {before + at + 1} of partition {partition}{_named(batch, at)}"
+                msg = f"{job}; {place}; earlier chunks stay added"
+                raise RowError(msg)
             chunk.append(job)
             size += len(job.envelope)
             if len(chunk) >= rows or size >= _CHUNK_BYTES:
                 yield chunk
                 chunk, size = [], 0
+        before += batch.num_rows
     if chunk:
         yield chunk
+
+
+def _named(batch: pa.RecordBatch, at: int) -> str:
+    """What a row says of itself, as far as it has columns for it."""
+    columns = [name for name in ("job_id", "name") if name in batch.schema.names]
+    return "".join(f", {name} {shown(batch.column(name)[at].as_py())}" for name in columns)
 
 
 def _add(

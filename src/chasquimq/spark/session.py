@@ -58,6 +58,17 @@ def running() -> SparkSession | None:
     return SparkSession.getActiveSession()
 
 
+def sees_files_here(config: Mapping[str, str]) -> bool:
+    """Whether a session with this `config` takes a path without a scheme for one of this machine.
+
+    False also where nobody can tell before it has started.
+    """
+    if "HADOOP_CONF_DIR" in os.environ or "spark.hadoop.fs.defaultFS" in config:
+        return False
+    remote = config.get("spark.remote") or os.environ.get("SPARK_REMOTE")
+    return is_local(remote or _defaults(config, None).get("spark.master"))
+
+
 def _defaults(settings: Mapping[str, str], remote: str | None) -> dict[str, str]:
     """What is set unless the caller does."""
     if remote is not None:

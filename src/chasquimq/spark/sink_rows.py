@@ -23,7 +23,7 @@ from chasquimq.broker.runs import RunJob
 from chasquimq.config import ProducerConfig
 from chasquimq.errors import ConfigError
 from chasquimq.spark.counts import Counts
-from chasquimq.spark.options import SinkOptions
+from chasquimq.spark.options import SinkOptions, shown
 from chasquimq.spark.values import values
 from chasquimq.wire.codec import pack
 from chasquimq.wire.entry import MAX_ID_BYTES, MAX_NAME_BYTES
@@ -199,7 +199,7 @@ class JobMaker:
             if not chosen_id.strip():
                 _refuse_row("job_id", chosen_id, "text that is not blank, or null")
             if len(chosen_id.encode()) > MAX_ID_BYTES:
-                _refuse_row("job_id", chosen_id[:40] + "...", f"at most {MAX_ID_BYTES} bytes")
+                _refuse_row("job_id", chosen_id, f"at most {MAX_ID_BYTES} bytes")
         job_id = chosen_id or self._id(payload, rules, place)
         delay_ms, run_at_ms, retry = 0, None, None
         if rules[1:] != _NO_RULES:
@@ -274,7 +274,7 @@ def _refuse(problem: str) -> NoReturn:
 
 
 def _refuse_row(column: str, value: object, rule: str) -> NoReturn:
-    msg = f"column {column!r} of a row is {value!r}: it must be {rule}"
+    msg = f"column {column!r} of a row is {shown(value)}: it must be {rule}"
     raise ValueError(msg)
 
 

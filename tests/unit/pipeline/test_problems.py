@@ -6,7 +6,8 @@ from pyspark.errors import PySparkException
 from chasquimq.errors import BackfillError, ChasquiError, ConnectionFailedError, QueueFullError
 from chasquimq.pipeline.problems import in_a_line, ours, told_plainly
 
-OF_A_ROW = "PythonException:\n  Traceback\nValueError: column 'x' of a row is 0, row 3 of f\n"
+ROW = "column 'x' of a row is 0, row 3 of f; row 3 of partition 0"
+OF_A_ROW = f"PythonException:\n  Traceback\nchasquimq.errors.RowError: row: {ROW} [CMQ-303]\n"
 OF_JAVA = """An error occurred.
 : org.apache.SparkException: Job aborted
 \tat a.b(C.scala:1)
@@ -34,7 +35,7 @@ def test_an_error_of_ours_comes_out_as_it_went_in():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (OF_A_ROW, "it broke off: column 'x' of a row is 0, row 3 of f"),
+        (OF_A_ROW, f"it broke off: {ROW}"),
         (OF_JAVA, "it broke off: CSV header is wrong. Header: a"),
         (
             "[SOME_CONDITION] what went wrong\nmore",
