@@ -10,10 +10,18 @@ from collections.abc import Collection
 EVERY = "*"
 """All names."""
 
+PATTERNS = frozenset("*?[]{}\\")
+"""Characters of which Hadoop makes something else."""
+
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _PLAIN = re.compile(r"[\w+-]+", re.ASCII)
 # A pattern of so many names is some ten thousand characters.
 _MOST = 1_000
+
+
+def is_pattern(path: str) -> bool:
+    """Whether a path may stand for several, in Hadoop's words."""
+    return not PATTERNS.isdisjoint(path)
 
 
 def one_of(names: Collection[str], *beginnings: str) -> str:

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
 from chasquimq.errors import ConfigError
 from chasquimq.pipeline import sql
 from chasquimq.pipeline.files import delete_folder_of, is_known_to_be_missing
-from chasquimq.pipeline.folders import EVERY
+from chasquimq.pipeline.folders import EVERY, is_pattern
 from chasquimq.pipeline.places import resolved
 from chasquimq.pipeline.tables import BATCHES, BRONZE, COMPACTIONS, Table
 
@@ -112,7 +112,7 @@ class Lake:
             # Else Spark would guess, and take the day or a queue named 7 for something else.
             reader = reader.schema(table.schema).option("basePath", root)
             path += _below(table, folders)
-        if is_known_to_be_missing(self.spark, root):
+        if is_known_to_be_missing(self.spark, root if is_pattern(path[len(root) :]) else path):
             return None
         try:
             return table.padded(reader.load(path))

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
 from pyspark.sql.types import StringType, StructType
 
 from chasquimq.errors import ConfigError
+from chasquimq.pipeline.folders import PATTERNS, is_pattern
 from chasquimq.pipeline.places import resolved
 from chasquimq.pipeline.problems import first_line
 
@@ -37,7 +38,6 @@ _COMPRESSED = frozenset({".gz", ".bz2", ".zst", ".snappy", ".lz4", ".deflate"})
 _OF_TEXT = frozenset({"csv", "json"})
 # Options of a reader that choose files, so that listing them chooses the same.
 _CHOOSING = frozenset({"pathglobfilter", "recursivefilelookup", "modifiedbefore", "modifiedafter"})
-_GLOB = frozenset("*?[]{}\\")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ def find(
 def must_be_there(name: str, file_format: str | None) -> bool:
     """Whether a name can only be that of a file or folder: of no table, and no glob."""
     is_path = "/" in name or (file_format or _of_ending(name)) is not None
-    return is_path and file_format != TABLE and _GLOB.isdisjoint(name)
+    return is_path and file_format != TABLE and not is_pattern(name)
 
 
 def origin_of(frame: DataFrame) -> Column | None:
@@ -214,7 +214,7 @@ def _present(path: str) -> str:
     if not whole.startswith("/"):
         return whole
     if Path(whole).exists():
-        return "".join(f"\\{char}" if char in _GLOB else char for char in whole)
+        return "".join(f"\\{char}" if char in PATTERNS else char for char in whole)
     return whole
 
 

@@ -55,3 +55,13 @@ def test_names_may_be_known_by_their_beginnings():
 @pytest.mark.parametrize("names", [[], ["a", "b*"], ["a,b"], [str(n) for n in range(1_001)]])
 def test_none_too_many_and_strange_names_stand_for_all(names):
     assert folders.one_of(names) == folders.EVERY
+
+
+@pytest.mark.parametrize("path", ["/batch=0123abcd-00000007", "", "/day=2026-01-31/queue=a b"])
+def test_a_plain_path_is_no_pattern(path):
+    assert not folders.is_pattern(path)
+
+
+@pytest.mark.parametrize("path", [f"/day={folders.EVERY}", folders.since("2026-01-31"), "a\\*"])
+def test_a_path_that_may_stand_for_several_is_a_pattern(path):
+    assert folders.is_pattern(path)
