@@ -10,7 +10,7 @@ from chasquimq.engine import intake, storable
 from chasquimq.engine.settlement import Settlement
 from chasquimq.metrics import DlqRouted, JobOutcome, JobOutcomeKind, NoopSink, RetryScheduled
 from chasquimq.wire.codec import pack, unpack
-from chasquimq.wire.envelope import decode
+from chasquimq.wire.envelope import Envelope, decode, encode
 from chasquimq.wire.ids import StreamId
 from chasquimq.wire.member import decode_member
 from chasquimq.wire.retry import RetryOverride
@@ -41,6 +41,20 @@ async def test_a_run_that_failed_is_told_in_the_log_with_its_traceback_and_what_
     assert "failed in run 2, next try in" in second
     assert "Traceback" not in second
     assert "failed for good" in last
+
+
+async def test_names_and_ids_that_others_wrote_are_cut_in_the_log(scene, caplog):
+    envelope = encode(Envelope("i" * 3_000, pack(1), 1, 0, RetryOverride(max_attempts=2)))
+    scene.client.xadd(scene.keys.stream, {"d": envelope, "n": "n" * 2_000})
+    with caplog.at_level("WARNING", "chasquimq.engine"):
+        async with scene.working(fail) as sink:
+            await sink.take(JobOutcome, 2)
+    records = [each for each in caplog.records if "failed" in each.getMessage()]
+    job_id, name = (f"{letter * 256}... ({many} characters)"
+                    for letter, many in (("i", "3,000"), ("n", "2,000")))  # fmt: skip
+    assert [each.job_id for each in records] == [job_id] * 2
+    for each in records:
+        assert each.getMessage().startswith(f"job {job_id} ({name}) failed ")
 
 
 # --- completed

@@ -20,6 +20,7 @@ from chasquimq.engine.crew import Crew
 from chasquimq.engine.executor import Executor
 from chasquimq.engine.executor import Handler as CrewHandler
 from chasquimq.engine.job import Job
+from chasquimq.engine.legible import legible
 from chasquimq.engine.runnable import Runnable
 from chasquimq.engine.storable import storable
 from chasquimq.errors import DecodeError, UndecodableDataError
@@ -152,7 +153,7 @@ def _adapter(handler: Handler, *, keeps_results: bool) -> CrewHandler:
         if not is_warned:
             is_warned = True
             log.warning("the handler returned %s, which is not stored: return bytes or None",
-                        type(value).__name__, extra={"job_id": envelope.id})  # fmt: skip
+                        type(value).__name__, extra={"job_id": legible(envelope.id)})  # fmt: skip
         return None
 
     return run

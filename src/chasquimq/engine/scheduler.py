@@ -26,6 +26,7 @@ from chasquimq.config import SchedulerConfig
 from chasquimq.engine import cadence
 from chasquimq.engine.bell import Bell
 from chasquimq.engine.cadence import Plan
+from chasquimq.engine.legible import legible
 from chasquimq.engine.role import Role
 from chasquimq.engine.server_clock import ServerClock
 from chasquimq.errors import ChasquiError, ServerReplyError
@@ -195,7 +196,7 @@ class SchedulerRole(Role):
         self._put_off.discard(stored.key)
         self.fired += fired.count
         if not fired.was_ours:
-            log.info("spec %s was fired by another scheduler", stored.key)
+            log.info("spec %s was fired by another scheduler", legible(stored.key))
 
     def _now_ms(self) -> int:
         return (self._clock or self._server_clock).now_ms()
@@ -220,7 +221,7 @@ class SchedulerRole(Role):
     def _note_put_off(self, key: str, problem: str) -> None:
         if key not in self._put_off:
             self._put_off.add(key)
-            log.error("recurring job %r cannot be fired and is put off: %s", key, problem,
+            log.error("recurring job %r cannot be fired and is put off: %s", legible(key), problem,
                       extra={"queue": self._config.queue_name})  # fmt: skip
 
     def _note_leadership(self, *, is_leader: bool) -> None:

@@ -19,6 +19,7 @@ from chasquimq.clock import Clock
 from chasquimq.config import UNIQUE_GRACE_SECS, ConsumerConfig
 from chasquimq.engine.admission import Run, Unfit
 from chasquimq.engine.disposition import Bury, Failed, Ok, Outcome, Postponed, Retry, after_failure
+from chasquimq.engine.legible import legible
 from chasquimq.engine.relocator import Joint, Move
 from chasquimq.errors import DlqReason
 from chasquimq.metrics import (
@@ -114,10 +115,11 @@ class Settlement:
         match disposition:
             case Retry(backoff_ms, _):
                 if is_heard(log):
+                    job_id = legible(run.envelope.id)
                     log.warning("job %s (%s) failed in run %d, next try in %d ms: %s",
-                                run.envelope.id, run.name, run.attempt, backoff_ms,
+                                job_id, legible(run.name), run.attempt, backoff_ms,
                                 _told_once(run, outcome),
-                                extra={"queue": self._keys.name, "job_id": run.envelope.id,
+                                extra={"queue": self._keys.name, "job_id": job_id,
                                        "attempt": run.attempt})  # fmt: skip
                 self._relocator.add(self._retry(run, disposition))
             case Bury(reason):
@@ -127,7 +129,8 @@ class Settlement:
         """End a delivery that no handler can run: dead-letter it as it is."""
         delivery = unfit.delivery
         log.warning("entry %s goes to the DLQ unrun: %s", delivery.entry_id.decode(), unfit.reason,
-                    extra={"queue": self._keys.name, "job_id": unfit.job_id})  # fmt: skip
+                    extra={"queue": self._keys.name,
+                           "job_id": legible(unfit.job_id)})  # fmt: skip
         letter = DeadLetter(
             source_id=delivery.entry_id.decode(),
             reason=unfit.reason,
@@ -145,9 +148,10 @@ class Settlement:
     def _postponed(self, run: Run, outcome: Postponed) -> Retry:
         """The same run again: it does not count as one that was made."""
         after_ms = outcome.retry_after_ms or self._config.rate_limit_duration_ms
-        log.info("job %s is rate-limited, run %d begins again in %d ms", run.envelope.id,
-                 run.attempt, after_ms, extra={"queue": self._keys.name,
-                 "job_id": run.envelope.id, "attempt": run.attempt})  # fmt: skip
+        job_id = legible(run.envelope.id)
+        log.info("job %s is rate-limited, run %d begins again in %d ms", job_id, run.attempt,
+                 after_ms, extra={"queue": self._keys.name, "job_id": job_id,
+                                  "attempt": run.attempt})  # fmt: skip
         return Retry(after_ms, next_attempt=run.attempt)
 
     def _retry(self, run: Run, retry: Retry) -> Move:
@@ -177,9 +181,10 @@ class Settlement:
         )
 
     def _bury(self, run: Run, reason: DlqReason, failure: Failed) -> Move:
-        log.error("job %s (%s) failed for good (%s): %s", run.envelope.id, run.name, reason,
+        job_id = legible(run.envelope.id)
+        log.error("job %s (%s) failed for good (%s): %s", job_id, legible(run.name), reason,
                   _told_once(run, failure),
-                  extra={"queue": self._keys.name, "job_id": run.envelope.id,
+                  extra={"queue": self._keys.name, "job_id": job_id,
                          "entry_id": run.delivery.entry_id.decode(),
                          "attempt": run.attempt})  # fmt: skip
         letter = DeadLetter(

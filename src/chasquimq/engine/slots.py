@@ -15,6 +15,7 @@ from chasquimq.clock import Clock
 from chasquimq.engine.admission import Run
 from chasquimq.engine.disposition import Outcome, Postponed
 from chasquimq.engine.failure import failed
+from chasquimq.engine.legible import legible
 from chasquimq.errors import RateLimitError
 
 log = logging.getLogger("chasquimq.engine")
@@ -195,9 +196,9 @@ class Slots:
         if run is None:
             log.error("a slot slipped and goes on", exc_info=error)
             return
-        log.error("job %s (%s) could not be settled and will run again", run.envelope.id, run.name,
-                  exc_info=error,
-                  extra={"job_id": run.envelope.id, "attempt": run.attempt})  # fmt: skip
+        job_id = legible(run.envelope.id)
+        log.error("job %s (%s) could not be settled and will run again", job_id, legible(run.name),
+                  exc_info=error, extra={"job_id": job_id, "attempt": run.attempt})  # fmt: skip
         self._on_slip(run)
         self.nudge()
 
