@@ -1,6 +1,7 @@
 """Reads whole structures a page at a time, for those who copy them elsewhere; changes nothing."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -64,6 +65,12 @@ def head(stream: bytes) -> Call[StreamHead]:
 def entries(stream: bytes, first: str, last: str, count: int) -> Call[list[Entry]]:
     """Up to `count` entries between two ids, both included, or excluded where `(` is before one."""
     return call("XRANGE", stream, first, last, "COUNT", count, read=list)
+
+
+def chosen(stream: bytes, entry_ids: Sequence[bytes]) -> Call[list[Entry]]:
+    """Those of some entries that are there, in the order of the ids."""
+    requests = [command("XRANGE", stream, each, each) for each in entry_ids]
+    return Call(requests, lambda replies: [entry for each in replies for entry in checked(each)])
 
 
 def held(keys: QueueKeys, group: str, first: str, last: str, count: int) -> Call[dict[bytes, Held]]:

@@ -13,13 +13,23 @@ _MOST_PUT_BACK = 1_000
 
 
 def hand_back(
-    keys: QueueKeys, group: str, consumer: str, deliveries: Iterable[Delivery], *, idle_ms: int
+    keys: QueueKeys,
+    group: str,
+    consumer: str,
+    deliveries: Iterable[Delivery],
+    *,
+    idle_ms: int,
+    in_place: bool = False,
 ) -> Call[int]:
-    """Give deliveries that were not started to whoever asks next, without counting a run."""
+    """Give deliveries that were not started to whoever asks next, without counting a run.
+
+    With `in_place` no entry is written anew, which would wake those who are blocked.
+    """
     more: list[bytes] = []
     for each in deliveries:
         # An entry that was delivered before must keep its count, which a new entry would not have.
-        more += (each.entry_id, b"%d" % each.deliveries, b"0" if each.deliveries else b"1")
+        stays = in_place or each.deliveries
+        more += (each.entry_id, b"%d" % each.deliveries, b"0" if stays else b"1")
     return scripts.HAND_BACK.call(
         {"stream": keys.stream},
         {"group": group, "consumer": consumer, "idle_ms": idle_ms},

@@ -1,5 +1,6 @@
 """Takes jobs for a batch and settles them, from the driver, by the engine's own rules."""
 
+import logging
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -8,6 +9,7 @@ from typing import Generic, TypeVar
 from chasquimq.broker import events, pause, returns, stream
 from chasquimq.broker.blocking import BlockingConnection
 from chasquimq.broker.call import Call
+from chasquimq.broker.seek import Pace
 from chasquimq.broker.steps import drive_blocking
 from chasquimq.broker.stream import CompletionRow, Delivery, Telling
 from chasquimq.clock import SYSTEM_CLOCK
@@ -24,6 +26,8 @@ from chasquimq.engine.stint import let_go
 from chasquimq.engine.teller import active_fields, failed_fields, started
 from chasquimq.errors import ConfigError, RedisError, ReplyTooLargeError
 from chasquimq.wire.keys import QueueKeys
+
+log = logging.getLogger("chasquimq.spark")
 
 T = TypeVar("T")
 
@@ -87,7 +91,8 @@ class Hand:
             chance=random.Random(),  # noqa: S311 -- jitter
         )
         self._is_first = True
-        self._chunk = _CHUNK  # fewer, if they are more than a reply holds
+        self._pace = Pace(_CHUNK, _CHUNK)
+        self._giants: set[bytes] = set()  # entries that alone are more than a reply holds
         self.unfit = Processed()
         """What could not be run at all."""
 
@@ -142,50 +147,78 @@ class Hand:
         config = self._config
         lease_ms = config.claim_min_idle_ms
         group, name = config.group, config.consumer_id
-        return self._pages(
+        roads: tuple[Callable[[int], Call[list[Delivery]]], ...] = (
             lambda count: stream.claim(self._keys, group, name, min_idle_ms=lease_ms, count=count),
-            most,
-        ) or self._pages(
             lambda count: stream.read(
                 self._keys, group, name, count=count, block_ms=0, claim_min_idle_ms=None
             ),
-            most,
         )
+        is_cut_off = True
+        while is_cut_off:
+            # From the beginning: what a lost reply held is to be claimed now.
+            for ask in roads:
+                found, is_cut_off = self._pages(ask, most)
+                if found:
+                    return found
+                if is_cut_off:
+                    break
+        return []
 
-    def _pages(self, ask: Callable[[int], Call[list[Delivery]]], most: int) -> list[Delivery]:
+    def _pages(
+        self, ask: Callable[[int], Call[list[Delivery]]], most: int
+    ) -> tuple[list[Delivery], bool]:
+        """Up to `most`, and whether it ended with a reply that was too large."""
         found: list[Delivery] = []
         while len(found) < most and not self._connection.run(pause.is_paused(self._keys)):
-            count = min(self._chunk, most - len(found))
+            count = min(self._pace.count, most - len(found))
             try:
                 page = self._connection.run(ask(count))
-            except ReplyTooLargeError:
-                self._put_back_strays()
-                if count > 1:
-                    self._chunk = count // 2
-                    continue
-                if not found:
-                    raise
-                break  # those before it first
+            except ReplyTooLargeError as error:
+                return found, self._ask_for_less(count, error)
             if not page:
                 break
+            self._pace.heed(len(page), sum(len(each.data or b"") for each in page))
             for each in page:
                 self._leases.take(each.entry_id)
             found += page
-        return found
+        return found, False
 
-    def _put_back_strays(self) -> None:
-        """Let what a reply would have brought wait again, uncounted: nobody has seen it."""
-        config, first = self._config, "-"
-        own = self._keys, config.group, config.consumer_id
+    def _ask_for_less(self, asked: int, error: ReplyTooLargeError) -> bool:
+        """Let what no reply could bring be claimed, uncounted: nobody has seen it. True if it can.
+
+        One that alone is too large waits for its lease, or it would be the first to come again.
+        """
+        strays = self._strays()
+        if asked > 1:
+            self._pace.count = asked // 2
+            group, name = self._config.group, self._config.consumer_id
+            for at in range(0, len(strays), _CHUNK):
+                some = strays[at : at + _CHUNK]
+                back = returns.hand_back(
+                    self._keys, group, name, some, idle_ms=IDLE_FOR_ALL_MS, in_place=True
+                )
+                self._connection.run(back)
+            return True
+        for each in strays:
+            log.warning("entry %s of queue %s is passed over: %s", each.entry_id.decode(),
+                        self._keys.name, error)  # fmt: skip
+            self._giants.add(each.entry_id)
+        return bool(strays)
+
+    def _strays(self) -> list[Delivery]:
+        """What is ours by the server's book and never reached us."""
         strays: list[Delivery] = []
+        own, first = (self._keys, self._config.group, self._config.consumer_id), "-"
         while page := self._connection.run(stream.pending(*own, first=first)):
             strays += [
                 each
                 for each in page
-                if each.entry_id not in self._leases and each.idle_ms < IDLE_FOR_ALL_MS
+                if each.entry_id not in self._leases
+                and each.entry_id not in self._giants
+                and each.idle_ms < IDLE_FOR_ALL_MS
             ]
             first = f"({page[-1].entry_id.decode()}"
-        self._connection.run(returns.put_back(*own, strays, idle_ms=IDLE_FOR_ALL_MS))
+        return strays
 
     def _admitted(self, deliveries: list[Delivery]) -> list[Run]:
         runs: list[Run] = []

@@ -2,11 +2,10 @@
 
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import col
 from pyspark.sql.types import StructField, StructType
 
 from chasquimq.broker.blocking import BlockingConnection
@@ -22,7 +21,7 @@ from chasquimq.errors import ConfigError, UnrecoverableError
 from chasquimq.given import chosen
 from chasquimq.handling import packed
 from chasquimq.spark.batch_hand import Hand, Processed
-from chasquimq.spark.jobs_source import JobsSource
+from chasquimq.spark.jobs_source import ChosenJobs
 from chasquimq.spark.options import reachable
 from chasquimq.spark.permit import Permit
 from chasquimq.spark.schemas import JOBS, struct
@@ -89,7 +88,8 @@ def process_batch(  # noqa: PLR0913 -- the documented arguments
             hand.tell_active(runs)
             began_us = SYSTEM_CLOCK.monotonic_us()
             try:
-                outcomes = _outcomes(function(table()), runs, keeps_results=store_results)
+                given = table([run.delivery.entry_id for run in runs])
+                outcomes = _outcomes(function(given), runs, keeps_results=store_results)
             except BaseException:
                 hand.let_go()
                 raise
@@ -124,15 +124,9 @@ def _hand(afterwards: ExitStack, config: ConsumerConfig, url: str) -> tuple[Hand
 
 def _table(
     spark: SparkSession, url: str, config: ConsumerConfig, schema: StructType | str | None
-) -> Callable[[], DataFrame]:
-    """What is in hand, as a table: all that is pending under our name, and nothing else."""
-
-    class InHand(JobsSource):
-        pass
-
-    InHand.url = url
-    InHand.format_name = f"chasquimq_batch_{uuid.uuid4().hex}"
-    spark.dataSource.register(InHand)
+) -> Callable[[Sequence[bytes]], DataFrame]:
+    """What is in hand, as a table, and nothing else; what makes one of entry ids."""
+    name = f"chasquimq_batch_{uuid.uuid4().hex}"
     columns = None
     if schema is not None:
         parsed = spark.createDataFrame([], schema).schema
@@ -142,11 +136,15 @@ def _table(
             [StructField(each.name, kind) for each, kind in zip(ours, kinds, strict=True)]
         )
 
-    def load() -> DataFrame:
-        reader = spark.read.format(InHand.format_name)
-        reader = reader.options(queue=config.queue_name, group=config.group)
+    def load(entry_ids: Sequence[bytes]) -> DataFrame:
+        class InHand(ChosenJobs):
+            pass
+
+        InHand.url, InHand.format_name, InHand.entry_ids = url, name, tuple(entry_ids)
+        spark.dataSource.register(InHand)  # in the place of the one before, which is done
+        reader = spark.read.format(name).options(queue=config.queue_name, group=config.group)
         frame = reader.load() if columns is None else reader.schema(columns).load()
-        return frame.where(col("consumer") == config.consumer_id).drop(*_HIDDEN)
+        return frame.drop(*_HIDDEN)
 
     return load
 

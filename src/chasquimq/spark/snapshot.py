@@ -24,7 +24,8 @@ from chasquimq.wire.keys import QueueKeys
 O = TypeVar("O", bound=Options)  # noqa: E741 -- options of one format
 R = TypeVar("R", bound=RangeOptions)
 
-_USUAL_PARTS = 2
+USUAL_PARTS = 2
+"""Of what is more than one request brings."""
 
 
 class SnapshotReader(DataSourceReader, Generic[O]):
@@ -82,7 +83,7 @@ class StreamSnapshotReader(SnapshotReader[R]):
                 head = links.run(keys, pages.head(self.stream_of(keys)))
                 if head.first is None:
                     continue
-                usual = _USUAL_PARTS if head.length > self.options.fetch_count else 1
+                usual = USUAL_PARTS if head.length > self.options.fetch_count else 1
                 wanted = self.options.min_partitions
                 count = usual if wanted is None else -(-wanted // len(self.options.queues))
                 found += [

@@ -20,10 +20,11 @@ for at = entries_from, #ARGV, 3 do
   local entry_id, deliveries = ARGV[at], ARGV[at + 1]
   local held = redis.call('XPENDING', stream, group, entry_id, entry_id, 1)
   if #held == 1 and held[1][2] == consumer then
-    local entry = redis.call('XRANGE', stream, entry_id, entry_id)[1]
+    -- Looked at only where it is needed: an entry may be hundreds of megabytes.
+    local entry = not has_backlog and ARGV[at + 2] == '1'
+        and redis.call('XRANGE', stream, entry_id, entry_id)[1]
     -- A server without memory refuses a new entry: then nobody is woken, and who looks claims it.
-    if entry and not has_backlog and ARGV[at + 2] == '1'
-        and type(redis.pcall('XADD', stream, '*', unpack(entry[2]))) == 'string' then
+    if entry and type(redis.pcall('XADD', stream, '*', unpack(entry[2]))) == 'string' then
       redis.call('XACK', stream, group, entry_id)
       redis.call('XDEL', stream, entry_id)
     else
