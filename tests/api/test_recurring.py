@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from chasquimq import BackoffSpec, RepeatPattern
-from chasquimq.errors import ServerReplyError
+from chasquimq.errors import ConfigError, ServerReplyError
 from chasquimq.wire.keys import QueueKeys
 
 EVERY = RepeatPattern.every(3_600_000)
@@ -88,4 +88,20 @@ async def test_what_never_fires_again_is_refused_and_nothing_is_stored(door):
     ended = datetime(2020, 1, 1, tzinfo=UTC)
     with pytest.raises(ValueError, match="before the first fire"):
         await door.upsert_repeatable_job("n", 1, repeat=EVERY, end_before_ms=ended)
+    assert await door.get_repeatable_jobs() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "job_id", "words"),
+    [
+        ("n" * 257, 1, None, "job name exceeds 256-byte cap"),
+        ("n", 1, "i" * 1_000, "job_id takes 1027 bytes"),
+        ("n", "x" * (1 << 20), None, "takes 10[0-9]+ bytes, max_payload_bytes is 1048576"),
+    ],
+)
+async def test_what_no_add_takes_no_recurring_job_fires(door, name, data, job_id, words):
+    with pytest.raises((ConfigError, ValueError), match=words):
+        await door.upsert_repeatable_job(name, data, repeat=EVERY, job_id=job_id)
+    with pytest.raises((ConfigError, ValueError), match=words):
+        await door.add(name, data, repeat=EVERY, job_id=job_id)
     assert await door.get_repeatable_jobs() == []

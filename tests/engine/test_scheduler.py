@@ -15,7 +15,7 @@ from chasquimq.broker.steps import drive
 from chasquimq.broker.stream import Capacity, Telling
 from chasquimq.broker.url import parse_url
 from chasquimq.clock import ManualClock
-from chasquimq.config import SchedulerConfig
+from chasquimq.config import ProducerConfig, SchedulerConfig
 from chasquimq.engine.repeating import Repeating
 from chasquimq.engine.scheduler import SchedulerRole
 from chasquimq.errors import ChasquiError, ServerReplyError
@@ -274,7 +274,7 @@ async def test_the_list_tells_how_many_windows_have_fired(scheduler, upsert, clo
     for _ in range(2):
         await scheduler.step()
         clock.advance(MINUTE)
-    listed = Repeating(keys, clock, Ring("p")).listed(10)
+    listed = Repeating(keys, ProducerConfig(queue_name=keys.name), clock, Ring("p")).listed(10)
     [meta] = await drive(connect(), listed)
     assert (meta.fired, meta.limit, meta.paused) == (2, 5, False)
 
@@ -284,7 +284,7 @@ async def test_jobs_run_by_hand_in_the_millisecond_of_a_window_have_ids_of_their
 ):
     await upsert(a_spec(), job_id="nightly")
     await scheduler.step()
-    by_hand = Repeating(keys, clock, Ring("p"))
+    by_hand = Repeating(keys, ProducerConfig(queue_name=keys.name), clock, Ring("p"))
     told, room = Telling(NOON, 0), Capacity(100)
     ids = [await drive(connect(), by_hand.run_now("digest", told, room)) for _ in range(2)]
     assert [job.id for job in fired()] == [fire_id("nightly", NOON), *ids]

@@ -1,9 +1,11 @@
 """Jobs that together are more than one reply may hold: who looks through them asks for fewer."""
 
+import asyncio
+
 import pytest
 
 from chasquimq import Queue, ReplyTooLargeError
-from chasquimq.broker import access
+from chasquimq.broker import access, dlq
 from chasquimq.wire.keys import QueueKeys
 
 LETTERS, BYTES = 60, 32_768
@@ -40,6 +42,32 @@ async def test_dead_letters_that_no_reply_can_hold_are_all_seen_and_replayed(
     assert (await queue.counts()).dead == 0
     assert len(await queue.get_jobs("waiting")) == LETTERS
     assert await queue.drain() == LETTERS
+
+
+async def test_who_peeks_at_one_dead_letter_is_not_sent_others_and_breaks_no_call_beside_it(
+    server, queue, small_replies
+):
+    await fill(queue, server)
+    peeked, *cancelled = await asyncio.gather(
+        queue.peek_dlq(1), *(queue.cancel_delayed(f"j{number}") for number in range(5))
+    )
+    assert (len(peeked), cancelled) == (1, [False] * 5)
+
+
+async def test_letters_that_another_has_replayed_do_not_count(server, queue, monkeypatch):
+    """Ours chooses its letters, another moves some of them, and ours moves others instead."""
+    await fill(queue, server, 10, 1)
+    replay, client, keys = dlq.replay, server.client(), QueueKeys(queue.name)
+
+    def after_another(*args, **options):
+        if client.xlen(keys.dlq) == 10:
+            client.xdel(keys.dlq, *[entry_id for entry_id, _ in client.xrange(keys.dlq, count=2)])
+        return replay(*args, **options)
+
+    monkeypatch.setattr(dlq, "_PAGE", 5)
+    monkeypatch.setattr(dlq, "replay", after_another)
+    assert await queue.replay_dlq(5) == 5
+    assert client.xlen(keys.dlq) == 3
 
 
 async def test_dead_letters_that_no_reply_can_hold_are_all_discarded(server, queue, small_replies):

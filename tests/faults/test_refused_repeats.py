@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from chasquimq import Queue
+from chasquimq import Queue, SyncQueue
 from chasquimq.broker import delayed, stream
 from chasquimq.broker.call import together
 from chasquimq.broker.ring import Ring
@@ -36,21 +36,20 @@ class Guarded:
         self.proxy = proxy
         self.admin = own.client()
         self.keys = QueueKeys(queue_name)
-        self._set_user("on", ">pw", "~*", "+@all")
+        self.set_user("on", ">pw", "~*", "+@all")
         self.url = proxy.url.replace("redis://", "redis://app:pw@")
 
     def refuse(self):
-        self._set_user(*(f"-{each}" for each in WRITES))
+        self.set_user(*(f"-{each}" for each in WRITES))
 
     def allow(self):
-        self._set_user(*(f"+{each}" for each in WRITES))
+        self.set_user(*(f"+{each}" for each in WRITES))
 
     def stored(self):
         return self.admin.xlen(self.keys.stream) + self.admin.zcard(self.keys.delayed)
 
     def refusals(self):
-        stats = self.admin.info("commandstats")
-        return sum(stats.get(f"cmdstat_{each}", {}).get("rejected_calls", 0) for each in WRITES)
+        return sum(rejected(self.admin, each) for each in WRITES)
 
     async def lose_and_refuse(self, wanted):
         """Let the adds under way be stored, cut their answers off, and refuse their repeats."""
@@ -60,7 +59,7 @@ class Guarded:
         self.proxy.pass_answers()
         await eventually(lambda: self.refusals() > 1)
 
-    def _set_user(self, *rules):
+    def set_user(self, *rules):
         self.admin.execute_command("ACL", "SETUSER", "app", *rules)
 
 
@@ -133,8 +132,47 @@ async def test_an_add_whose_repeat_stays_refused_ends_with_outcome_unknown(guard
     guarded.proxy.hold_answers()
     running = asyncio.ensure_future(caller.run(add))
     await guarded.lose_and_refuse(2 if kind == "together" else 1)
-    with pytest.raises(OutcomeUnknownError, match=r"may or may not .*NOPERM"):
+    with pytest.raises(OutcomeUnknownError, match=r"may or may not .*again and again: NOPERM"):
         await running
+
+
+async def test_an_add_is_asked_for_on_while_the_server_will_not_have_its_script(guarded, dial):
+    caller = dial(guarded.url)
+    add = calls(guarded.keys)["batch"]
+    guarded.admin.script_load(add.scripts[0].source)
+    await caller.ready()
+    guarded.proxy.hold_answers()
+    running = asyncio.ensure_future(caller.run(add))
+    await eventually(lambda: guarded.stored() == 1)
+    guarded.set_user("-script")
+    guarded.admin.script_flush()
+    guarded.proxy.cut()
+    guarded.proxy.pass_answers()
+    await eventually(lambda: rejected(guarded.admin, "script|load") > 1)
+    guarded.set_user("+script")
+    await running
+    assert guarded.stored() == 1
+
+
+def rejected(client, command):
+    """How often a server has refused a command to somebody who may not give it."""
+    stats = client.info("commandstats")
+    return stats.get(f"cmdstat_{command}", {}).get("rejected_calls", 0)
+
+
+async def test_a_thread_that_insists_keeps_no_other_from_the_server(guarded, queue_name):
+    with SyncQueue(queue_name, redis_url=guarded.url) as queue:
+        queue.add_bulk([{"name": "n", "data": 1}] * 2)  # the server has the script
+        guarded.proxy.hold_answers()
+        adding = asyncio.ensure_future(
+            asyncio.to_thread(queue.add_bulk, [{"name": "n", "data": 1}] * 3)
+        )
+        await guarded.lose_and_refuse(5)
+        assert (await asyncio.to_thread(queue.counts)).waiting == 5
+        assert not adding.done()
+        guarded.allow()
+        await adding
+        assert guarded.stored() == 5
 
 
 async def test_an_add_that_is_refused_and_was_never_lost_is_refused_at_once(guarded, dial):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from chasquimq import SyncQueue
 from chasquimq.broker import access, stream
 from chasquimq.broker.blocking import BlockingConnection
 from chasquimq.broker.options import ConnectionOptions
@@ -10,6 +11,7 @@ from chasquimq.clock import SYSTEM_CLOCK
 from chasquimq.config import ConsumerConfig
 from chasquimq.engine.leases import Leases
 from chasquimq.spark.batch_hand import Hand
+from chasquimq.spark.delayed_source import DelayedSource
 from chasquimq.spark.jobs_source import ChosenJobs, JobsSource
 from chasquimq.wire.keys import QueueKeys
 from tests.support.broker_builders import an_entry
@@ -144,6 +146,15 @@ def test_after_large_jobs_many_small_ones_are_asked_for_at_once_again(raw, hand)
 
 def reads(raw):
     return raw.client.info("commandstats").get("cmdstat_xreadgroup", {"calls": 0})["calls"]
+
+
+def test_a_table_of_delayed_jobs_that_no_reply_can_hold_has_them_all(raw, server, queue_name):
+    with SyncQueue(queue_name, redis_url=server.url) as queue:
+        queue.add_bulk([{"name": "n", "data": bytes(BYTES), "delay_ms": 60_000}] * JOBS)
+    source = DelayedSource({"queue": queue_name, "redis_url": server.url})
+    reader = source.reader(source.schema())
+    rows = sum(batch.num_rows for part in reader.partitions() for batch in reader.read(part))
+    assert rows == JOBS
 
 
 @pytest.mark.parametrize("minimum", ["1", "3"])

@@ -9,6 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from chasquimq import SyncQueue
+from chasquimq.cli import unknown
 from chasquimq.cli.main import entry
 from chasquimq.cli.pipeline import _is_in_tables
 from tests.support.spark import SPARK_MARKS
@@ -170,6 +171,16 @@ def test_a_queue_that_nobody_knows_is_refused_before_spark_starts_and_nothing_is
         "--may-be-new if its first job is still to come\n"
     )
     assert not list(tmp_path.iterdir())
+
+
+def test_a_look_that_did_not_see_all_keys_does_not_say_that_there_are_no_queues(
+    start_server, capsys, monkeypatch
+):
+    url = start_server().url
+    monkeypatch.setattr(unknown, "_MOST_KEYS", 0)
+    assert entry(["pipeline", "run", "ordres", "--redis-url", url]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith("chasqui: nothing is known of ordres: see  chasqui queues; check the")
 
 
 @pytest.mark.parametrize(

@@ -96,9 +96,10 @@ class Talk(Generic[L]):
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Let some time pass."""
+    """Let some time pass; `is_apart` says that the link stands, and others may use it meanwhile."""
 
     ms: float
+    is_apart: bool = False
 
 
 Step: TypeAlias = Dial | FetchCredentials | Talk[L] | Pause

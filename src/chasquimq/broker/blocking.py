@@ -170,8 +170,8 @@ class BlockingConnection:
             case Leave(reason):
                 self._drop(reason)
                 return None
-            case Pause(ms):
-                self._closed.wait(min(ms / 1_000, self._left(deadline)))
+            case Pause(ms, is_apart):
+                self._pause(min(ms / 1_000, self._left(deadline)), is_apart=is_apart)
                 return None
             case Dial() | Talk() | FetchCredentials():
                 timeout_s = min(self._options.connect_timeout_ms / 1_000, self._left(deadline))
@@ -183,6 +183,17 @@ class BlockingConnection:
                     if isinstance(error, TimeoutError) and not isinstance(action, Talk):
                         raise overdue(action, timeout_s) from None
                     raise
+
+    def _pause(self, seconds: float, *, is_apart: bool) -> None:
+        if not is_apart:
+            self._closed.wait(seconds)
+            return
+        # A server that refuses what we insist on may answer what other threads ask.
+        self._lock.release()
+        try:
+            self._closed.wait(seconds)
+        finally:
+            self._lock.acquire()
 
     def _left(self, deadline: float) -> float:
         """The seconds that a call may still wait; raises if there are none."""

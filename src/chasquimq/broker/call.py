@@ -225,7 +225,6 @@ def unraised(call: Call[T]) -> Call[T | RedisError]:
         call.requests,
         parse,
         repeatable=call.repeatable,
-        insistent=call.insistent,
         block_ms=call.block_ms,
         scripts=call.scripts,
     )

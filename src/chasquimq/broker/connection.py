@@ -136,7 +136,7 @@ class Connection:
                                 answer = await used.send(requests, block_ms).future
                             case Leave(reason):
                                 self._leave(used, reason)
-                            case Pause(ms):
+                            case Pause(ms, _):
                                 await self._pause(ms, deadline)
                             case Dial() | Talk() | FetchCredentials():
                                 answer = await self._in_time(action)

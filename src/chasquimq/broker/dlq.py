@@ -97,27 +97,35 @@ class LetterPages:
         self._pace = Pace()
         self.is_over = False
 
-    def next(self) -> Steps[list[DeadLetter]]:
-        """Some of them; none when it is over."""
+    def next(self, most: int = _PAGE) -> Steps[list[DeadLetter]]:
+        """Some of them, `most` and a page's at the most; none when it is over."""
+        if self.is_over:
+            return []
         page: list[DeadLetter] = yield from self._pace.page(
             lambda count: peek(self._keys, limit=count, after=self._after, until=self._until),
-            _PAGE,
+            min(most, _PAGE),
         )
         self.is_over = len(page) < self._pace.asked
         if page:
             self._after = f"({page[-1].dlq_id}"
-            self._pace.heed(len(page), sum(len(letter.payload) for letter in page))
+            self._pace.heed(len(page), sum(map(_size, page)))
         return page
 
 
 def chosen(
-    keys: QueueKeys, wanted: Callable[[DeadLetter], bool], *, limit: int, after: str = "-"
+    keys: QueueKeys,
+    wanted: Callable[[DeadLetter], bool] | None,
+    *,
+    limit: int,
+    after: str = "-",
 ) -> Steps[list[DeadLetter]]:
-    """Up to `limit` wanted dead letters, oldest first, from `after` on (`(id` excludes it)."""
+    """Up to `limit` dead letters, oldest first, from `after` on (`(id` excludes it); None: any."""
     found: list[DeadLetter] = []
     pages = LetterPages(keys, after)
     while len(found) < limit and not pages.is_over:
-        found += filter(wanted, (yield from pages.next()))
+        # Of any no more than are missing: they may be large, and nobody needs the others.
+        page = yield from pages.next(limit - len(found) if wanted is None else _PAGE)
+        found += page if wanted is None else filter(wanted, page)
     return found[:limit]
 
 
@@ -143,3 +151,7 @@ def discard(keys: QueueKeys, dlq_ids: Sequence[str]) -> Call[int]:
 
 def _read_letters(reply: Reply) -> list[DeadLetter]:
     return [parse_dead_letter(entry_id, fields) for entry_id, fields in reply]
+
+
+def _size(letter: DeadLetter) -> int:
+    return len(letter.payload) + len(letter.error or "") + len(letter.traceback or "")

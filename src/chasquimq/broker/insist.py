@@ -92,14 +92,15 @@ class Conduct(Generic[L]):
         return replies
 
     def _after_loss(
-        self, effort: "_Effort", lost: LinkLostError
+        self, effort: "_Effort", lost: LinkLostError, asked: Sequence[int] | None = None
     ) -> Generator[Action[L], Any, None]:
+        """Note what was lost: the requests `asked`, or all that were to be sent."""
         self._access.last_problem = str(lost)
         if lost.too_large and effort.call.repeatable:
             raise ReplyTooLargeError(str(lost))
         if lost.sent:
             effort.doubt = lost
-            effort.doubted.update(effort.todo)
+            effort.doubted.update(effort.todo if asked is None else asked)
             if not effort.call.repeatable:
                 raise self._outcome_unknown(lost)
         # The first loss is not the call's fault, later ones may be: some request or reply may be
@@ -121,7 +122,10 @@ class Conduct(Generic[L]):
             access.topology.forget_owner()
             yield Leave("the server takes no writes any more")
         elif Cure.LOAD_SCRIPTS in cures:
-            yield from self._load(effort.call.scripts)
+            try:
+                yield from self._load(effort.call.scripts)
+            except ServerReplyError as error:
+                yield from self._wait_for_better(effort, error)
         if Cure.ASK in cures:
             yield from self._ask(effort, refused)
             refused = self._refused(effort)
@@ -138,8 +142,20 @@ class Conduct(Generic[L]):
         except ServerReplyError as error:
             effort.todo = effort.refused_in_doubt()
             if effort.todo:
-                self._access.last_problem = error.message
-                yield Pause(self._access.pause_ms(effort.attempt + 1))
+                yield from self._wait_for_better(effort, error)
+
+    def _wait_for_better(
+        self, effort: "_Effort", error: ServerReplyError
+    ) -> Generator[Action[L], Any, None]:
+        """Let the server change its mind, if the call is to be insisted on; else raise."""
+        if effort.doubt is None or not effort.call.insistent:
+            raise error
+        self._access.last_problem = error.message
+        try:
+            yield Pause(self._access.pause_ms(effort.attempt + 1), is_apart=True)
+        except ConnectionFailedError:  # there was one all the while
+            since = f"refused again and again: {error.message}"
+            raise self._outcome_unknown(effort.doubt, since) from None
 
     def _refused(self, effort: "_Effort") -> list[Refusal]:
         host = self._access.address.host if self._access.address else ""
@@ -168,7 +184,7 @@ class Conduct(Generic[L]):
         try:
             replies = yield from self._access.visit(_destination(refused, Cure.ASK), requests)
         except LinkLostError as lost:
-            yield from self._after_loss(effort, lost)
+            yield from self._after_loss(effort, lost, asked)
         except (ChasquiError, OSError) as error:
             # Not reached, so nothing was sent: the owner of the slot will say where to go next.
             self._access.last_problem = str(error)

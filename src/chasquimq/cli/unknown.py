@@ -1,6 +1,8 @@
 """Says that a queue is not known, where an empty answer may be that to a mistyped name."""
 
 from chasquimq.broker.survey import Depths, FoundQueues, depths, queues
+from chasquimq.broker.target import TargetKind
+from chasquimq.broker.url import parse_url
 from chasquimq.cli.options import Session
 from chasquimq.cli.problems import Refusal
 from chasquimq.cli.render import remark
@@ -45,16 +47,22 @@ def refuse_unknown(session: Session, queue: str, remedy: str) -> None:
     """Raise if there is nothing of a queue, where going on would leave something behind."""
     if look_at(session, queue).is_known:
         return
-    there = f"there are {', '.join(names)}" if (names := _some(session)) else "there are no queues"
-    msg = f"nothing is known of {queue}: {there}; check the name, or {remedy}"
+    msg = f"nothing is known of {queue}: {_there(session)}; check the name, or {remedy}"
     raise Refusal(msg)
 
 
-def _some(session: Session) -> list[str]:
+def _there(session: Session) -> str:
+    """Which queues there are, as far as one look shows."""
+
     async def look() -> FoundQueues:
         async with reading(session) as reader:
             return await reader.walk(queues(most_keys=_MOST_KEYS))
 
     found = run(look())
-    is_all = found.is_complete and len(found.names) <= _MOST_NAMES
-    return [*found.names[:_MOST_NAMES], *([] if is_all or not found.names else ["and others"])]
+    shown, more = ", ".join(found.names[:_MOST_NAMES]), len(found.names) - _MOST_NAMES
+    if more > 0:
+        return f"there are {shown} and {more} more, see  chasqui queues"
+    # In a cluster the other nodes were not looked at.
+    if found.is_complete and parse_url(session.redis_url).kind is not TargetKind.CLUSTER:
+        return f"there are {shown}" if shown else "there are no queues"
+    return f"there are {shown} and perhaps others" if shown else "see  chasqui queues"

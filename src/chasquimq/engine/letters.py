@@ -28,7 +28,7 @@ class Letters:
 
     def peek(self, limit: int) -> Steps[list[DeadLetter]]:
         """The oldest dead letters."""
-        return (yield from dlq.chosen(self._keys, lambda _: True, limit=limit))
+        return (yield from dlq.chosen(self._keys, None, limit=limit))
 
     def replay(
         self, limit: int, wanted: Callable[[DeadLetter], bool], telling: Telling
@@ -43,10 +43,9 @@ class Letters:
         moved = 0
         # What was replayed and died again meanwhile stands behind the newest, and is left there.
         pages = LetterPages(self._keys, until=newest.decode())
-        while limit > 0 and not pages.is_over:
+        while moved < limit and not pages.is_over:
             page = filter(wanted, (yield from pages.next()))
-            revivals = [each for letter in page if (each := _revival(letter))][:limit]
-            limit -= len(revivals)
+            revivals = [each for letter in page if (each := _revival(letter))][: limit - moved]
             sizes = [len(each.envelope) for each in revivals]
             for part in portions(range(len(revivals)), CHUNK, sizes):
                 some = [revivals[at] for at in part]
@@ -67,11 +66,15 @@ class Letters:
 
     def discard(self, limit: int, wanted: Callable[[DeadLetter], bool]) -> Steps[int]:
         """Delete up to `limit` wanted dead letters, oldest first."""
+        newest = yield from newest_entry(self._keys.dlq)
+        if newest is None:
+            return 0
         removed = 0
-        pages = LetterPages(self._keys)
-        while limit > 0 and not pages.is_over:
-            ids = [each.dlq_id for each in (yield from pages.next()) if wanted(each)][:limit]
-            limit -= len(ids)
+        # What comes meanwhile was not there when it was said that these can go.
+        pages = LetterPages(self._keys, until=newest.decode())
+        while removed < limit and not pages.is_over:
+            page = yield from pages.next()
+            ids = [each.dlq_id for each in page if wanted(each)][: limit - removed]
             if ids:
                 count: int = yield dlq.discard(self._keys, ids)
                 removed += count

@@ -64,7 +64,7 @@ class Producing:
         self._ring = Ring(self.producer_id)
         self._direct = Ring(self.producer_id, IDMP_CALLS)
         self.letters = Letters(self.keys)
-        self.repeating = Repeating(self.keys, clock, self._ring)
+        self.repeating = Repeating(self.keys, config, clock, self._ring)
         self.upkeep = Upkeep(config, self.clock, self._telling)
         self.clearing = Clearing(self.keys)
         self._capacity = Capacity(config.max_stream_len, trim=config.overflow == "trim")

@@ -7,8 +7,10 @@ from chasquimq.broker.call import Objection, Steps
 from chasquimq.broker.repeats import StoredSpec
 from chasquimq.broker.ring import Ring
 from chasquimq.broker.stream import Added, Capacity, Telling
-from chasquimq.clock import Clock
+from chasquimq.clock import SYSTEM_CLOCK, Clock
+from chasquimq.config import ProducerConfig
 from chasquimq.engine import cadence
+from chasquimq.engine.limits import check_id, check_name, check_size
 from chasquimq.errors import ServerReplyError
 from chasquimq.wire.envelope import Envelope, encode
 from chasquimq.wire.keys import QueueKeys
@@ -18,12 +20,15 @@ from chasquimq.wire.repeat import RepeatableMeta, RepeatableSpec, by_hand_id
 class Repeating:
     """The recurring jobs of one queue."""
 
-    def __init__(self, keys: QueueKeys, clock: Clock | None, ring: Ring) -> None:
+    def __init__(
+        self, keys: QueueKeys, config: ProducerConfig, clock: Clock | None, ring: Ring
+    ) -> None:
         """`ring` is the producer's: a job that is run by hand is an add like any other.
 
         The server's clock says which window is next, unless there is a `clock` to go by.
         """
         self._keys = keys
+        self._config = config
         self._clock = clock
         self._ring = ring
 
@@ -32,9 +37,17 @@ class Repeating:
 
         By the server's clock, as schedulers count: by one that is behind, the window that has just
         fired would be stored again. A spec of the same key is replaced, and its next window is
-        counted anew; its count of fires, which a limit is measured against, goes on.
+        counted anew; its count of fires, which a limit is measured against, goes on. What no add
+        takes no spec may fire: names, ids and payloads beyond their limits are refused.
         """
         cadence.check_pattern(spec.pattern)
+        check_name(spec.job_name)
+        job = self._by_hand(spec, job_id or spec.key, SYSTEM_CLOCK.now_ms())
+        check_id(job.id)
+        check_size(self._config, spec.job_name, encode(job))
+        return self._upsert(spec, job_id)
+
+    def _upsert(self, spec: RepeatableSpec, job_id: str | None) -> Steps[int]:
         now_ms = yield from self._now_ms()
         try:
             next_ms = cadence.first_fire(spec, now_ms)
@@ -89,16 +102,19 @@ class Repeating:
             raise ServerReplyError(found.problem)  # it may well exist
         if found is None or found.spec is None:
             return None
-        spec, now_ms = found.spec, telling.ts_ms
-        job_id = by_hand_id(found.job_id or spec_key, now_ms)
-        envelope = encode(Envelope(job_id, spec.payload, now_ms, 0, spec.retry))
+        spec = found.spec
+        job = self._by_hand(spec, found.job_id or spec_key, telling.ts_ms)
         with self._ring.tickets() as [ticket]:
             added: Added = yield stream.add(
                 self._keys,
-                [job_id, envelope, spec.job_name],
+                [job.id, encode(job), spec.job_name],
                 ticket=ticket,
                 capacity=capacity,
                 telling=telling,
                 whole=True,
             )
-        return job_id if added.count else ""
+        return job.id if added.count else ""
+
+    def _by_hand(self, spec: RepeatableSpec, name: str, now_ms: int) -> Envelope:
+        """A job of a spec that is that of no window; those have an id that is shorter."""
+        return Envelope(by_hand_id(name, now_ms), spec.payload, now_ms, 0, spec.retry)

@@ -10,7 +10,7 @@ from chasquimq.spark import schemas
 from chasquimq.spark.job_rows import Row, Shape, delayed_row
 from chasquimq.spark.links import Links
 from chasquimq.spark.options import PagedOptions
-from chasquimq.spark.snapshot import ScanReader
+from chasquimq.spark.snapshot import Scan, ScanReader
 from chasquimq.spark.source import ChasquiSource
 from chasquimq.wire.keys import QueueKeys
 
@@ -36,15 +36,15 @@ class DelayedSource(ChasquiSource[PagedOptions]):
 class DelayedReader(ScanReader):
     """Scans the delayed set."""
 
-    def scan(
-        self, links: Links, keys: QueueKeys, cursor: bytes, shape: Shape, seen: set[bytes]
-    ) -> tuple[bytes, list[Row]]:
-        """One step of the scan; a member that comes again is left out."""
-        cursor, members = links.run(keys, pages.delayed(keys, cursor, self.options.fetch_count))
+    def step(self, links: Links, keys: QueueKeys, shape: Shape, scan: Scan) -> list[Row]:
+        """A member that comes again is left out."""
+        page = scan.pace.page(lambda count: pages.delayed(keys, scan.cursor, count))
+        scan.cursor, members = links.drive(keys, page)
+        scan.pace.heed(len(members), sum(len(member) for member, _ in members))
         rows = []
         for member, due_ms in members:
             digest = hashlib.blake2b(member, digest_size=12).digest()
-            if digest not in seen:
-                seen.add(digest)
+            if digest not in scan.seen:
+                scan.seen.add(digest)
                 rows.append(delayed_row(keys.name, member, due_ms, shape))
-        return cursor, rows
+        return rows

@@ -10,7 +10,7 @@ from chasquimq.spark import schemas
 from chasquimq.spark.job_rows import Row, Shape, result_row
 from chasquimq.spark.links import Links
 from chasquimq.spark.options import PagedOptions
-from chasquimq.spark.snapshot import ScanReader
+from chasquimq.spark.snapshot import Scan, ScanReader
 from chasquimq.spark.source import ChasquiSource
 from chasquimq.wire.keys import QueueKeys
 
@@ -39,19 +39,18 @@ class ResultsReader(ScanReader):
 
     data_column = "value"
 
-    def scan(
-        self, links: Links, keys: QueueKeys, cursor: bytes, shape: Shape, seen: set[bytes]
-    ) -> tuple[bytes, list[Row]]:
-        """One step of the scan; a job whose result and outcome are both kept is one row."""
-        cursor, found = links.run(keys, pages.results(keys, cursor, self.options.fetch_count))
-        fresh = [job_id for job_id in dict.fromkeys(found) if job_id.encode() not in seen]
-        seen.update(job_id.encode() for job_id in fresh)
+    def step(self, links: Links, keys: QueueKeys, shape: Shape, scan: Scan) -> list[Row]:
+        """A job whose result and outcome are both kept is one row."""
+        call = pages.results(keys, scan.cursor, self.options.fetch_count)
+        scan.cursor, found = links.run(keys, call)
+        fresh = [job_id for job_id in dict.fromkeys(found) if job_id.encode() not in scan.seen]
+        scan.seen.update(job_id.encode() for job_id in fresh)
         if not fresh:
-            return cursor, []
+            return []
         kept = links.run(keys, together([pages.expiring(keys, job_id) for job_id in fresh]))
         now_ms = SYSTEM_CLOCK.now_ms()
         rows = (
             result_row(keys.name, job_id, each, now_ms, shape)
             for job_id, each in zip(fresh, kept, strict=True)
         )
-        return cursor, [row for row in rows if row is not None]
+        return [row for row in rows if row is not None]

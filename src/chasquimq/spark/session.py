@@ -5,7 +5,9 @@ import re
 import sys
 import warnings
 from collections.abc import Mapping
+from pathlib import Path
 
+import pyspark
 from pyspark.sql import SparkSession
 
 from chasquimq.spark.java import find_java
@@ -64,6 +66,10 @@ def sees_files_here(config: Mapping[str, str]) -> bool:
     False also where nobody can tell before it has started.
     """
     if "HADOOP_CONF_DIR" in os.environ or "spark.hadoop.fs.defaultFS" in config:
+        return False
+    home = os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent
+    settings = Path(os.environ.get("SPARK_CONF_DIR") or Path(home, "conf"))
+    if any((settings / name).exists() for name in ("spark-defaults.conf", "core-site.xml")):
         return False
     remote = config.get("spark.remote") or os.environ.get("SPARK_REMOTE")
     return is_local(remote or _defaults(config, None).get("spark.master"))

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import pyarrow as pa
@@ -103,20 +104,27 @@ class StreamSnapshotReader(SnapshotReader[R]):
                 yield self.rows(links, keys, page, shape)
 
 
+@dataclass(slots=True)
+class Scan:
+    """How far a scan is: where, what it has given already, and how much it asks for at a time."""
+
+    cursor: bytes
+    pace: Pace
+    seen: set[bytes] = field(default_factory=set)
+
+
 class ScanReader(SnapshotReader[PagedOptions]):
     """Reads what can only be scanned, and gives each thing once."""
 
     @abstractmethod
-    def scan(
-        self, links: Links, keys: QueueKeys, cursor: bytes, shape: Shape, seen: set[bytes]
-    ) -> tuple[bytes, list[Row]]:
-        """One step: the next cursor, and rows of what is not in `seen`, noted there."""
+    def step(self, links: Links, keys: QueueKeys, shape: Shape, scan: Scan) -> list[Row]:
+        """Move the cursor on: rows of what was not seen, which then is."""
 
     def pages(self, links: Links, part: object, shape: Shape) -> Iterator[list[Row]]:
         """Step by step, until the cursor is at its start again."""
-        keys, seen, cursor = QueueKeys(str(part)), set[bytes](), pages.FROM_START
+        keys, most = QueueKeys(str(part)), self.options.fetch_count
+        scan = Scan(pages.FROM_START, Pace(most, most))
         while True:
-            cursor, rows = self.scan(links, keys, cursor, shape, seen)
-            yield rows
-            if cursor == pages.FROM_START:
+            yield self.step(links, keys, shape, scan)
+            if scan.cursor == pages.FROM_START:
                 return
