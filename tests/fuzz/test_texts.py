@@ -7,14 +7,12 @@ from dataclasses import fields
 import click
 import hypothesis.strategies as st
 import pytest
-from click.testing import CliRunner
-from hypothesis import example, given, settings
+from hypothesis import example, given
 
 from chasquimq.broker.url import parse_url
 from chasquimq.cli import values
-from chasquimq.cli.main import command
 from chasquimq.engine.cron import parse_cron, parse_zone
-from chasquimq.errors import ChasquiError, ConfigError
+from chasquimq.errors import ConfigError
 from chasquimq.spark.options import (
     EventsOptions,
     JobsOptions,
@@ -24,7 +22,6 @@ from chasquimq.spark.options import (
     SinkOptions,
     read_options,
 )
-from tests.support.effort import effort
 
 anything = st.text(max_size=40)
 _LAST_MS = 4_102_444_800_000
@@ -82,26 +79,6 @@ def test_a_cron_expression_has_fire_times_or_is_a_value_error(expression, zone, 
 def test_a_value_on_the_command_line_is_read_or_refused(read, text):
     with contextlib.suppress(click.ClickException, ValueError):
         read(text)
-
-
-arguments = st.one_of(
-    st.sampled_from(
-        ("add", "counts", "job", "jobs", "dlq", "delayed", "repeatable", "inspect", "queues",
-         "list", "replay", "--help", "--json", "--limit", "-1", "--url", "redis://h:1:2", "q", "",
-         "--delay", "99999999999999d", "--queue", "pipeline", "worker")
-    ),
-    anything,
-)  # fmt: skip
-
-
-@settings(max_examples=effort(40, 3_000))
-@given(words=st.lists(arguments, max_size=5))
-def test_any_command_line_ends_with_a_message(words):
-    """Nothing listens where these would connect to: the last word is ours, never a traceback."""
-    environment = {"CHASQUI_REDIS_URL": "redis://127.0.0.1:1"}
-    done = CliRunner().invoke(command, words, env=environment)
-    allowed = SystemExit | click.ClickException | ChasquiError | None
-    assert isinstance(done.exception, allowed), done.exception
 
 
 option_values = st.one_of(

@@ -180,7 +180,7 @@ def test_a_look_that_did_not_see_all_keys_does_not_say_that_there_are_no_queues(
     monkeypatch.setattr(unknown, "_MOST_KEYS", 0)
     assert entry(["pipeline", "run", "ordres", "--redis-url", url]) == 1
     told = capsys.readouterr().err
-    assert told.startswith("chasqui: nothing is known of ordres: see  chasqui queues; check the")
+    assert told.startswith("chasqui: nothing is known of ordres: see chasqui queues; check the")
 
 
 @pytest.mark.parametrize(

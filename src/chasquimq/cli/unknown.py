@@ -61,8 +61,8 @@ def _there(session: Session) -> str:
     found = run(look())
     shown, more = ", ".join(found.names[:_MOST_NAMES]), len(found.names) - _MOST_NAMES
     if more > 0:
-        return f"there are {shown} and {more} more, see  chasqui queues"
+        return f"there are {shown} and {more} more, see chasqui queues"
     # In a cluster the other nodes were not looked at.
     if found.is_complete and parse_url(session.redis_url).kind is not TargetKind.CLUSTER:
         return f"there are {shown}" if shown else "there are no queues"
-    return f"there are {shown} and perhaps others" if shown else "see  chasqui queues"
+    return f"there are {shown} and perhaps others" if shown else "see chasqui queues"
