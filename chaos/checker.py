@@ -46,10 +46,11 @@ def check(past: Past) -> list[Breach]:
 def nothing_is_lost(past: Past) -> Iterator[Breach]:
     """Every job that was acknowledged, or begun, has ended, was withdrawn, or is still there.
 
-    Begun is enough: a recurring job is acknowledged to nobody, nor is one whose answer got lost.
+    Begun is enough: a recurring job is acknowledged to nobody, nor is one whose answer got lost. So
+    is that somebody was told of an id that it is taken: then there is a job that has it.
     """
     for job in past.jobs.values():
-        was_there = job.is_acknowledged or job.runs
+        was_there = job.added or job.runs
         if not was_there or job.found or job.may_be_withdrawn:
             continue
         if past.may_be_untold(job):
@@ -58,7 +59,9 @@ def nothing_is_lost(past: Past) -> Iterator[Breach]:
         if any(run.is_ok for run in job.runs) and was_starved(past, job):
             continue
         if not was_forgotten(past, job):
-            how = "acknowledged" if job.is_acknowledged else "begun"
+            how = "begun" if job.runs else "said to be taken"
+            if job.is_acknowledged:
+                how = "acknowledged"
             yield Breach("lost", job.job_id, f"it was {how}, and is nowhere")
 
 

@@ -130,6 +130,24 @@ def test_steps_that_are_told_nonsense_end_with_an_error_of_ours(name, data):
         drive_blocking(Babbling(data), STEPS[name]())
 
 
+class Stuck:
+    """A connection to something whose scans never get on."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def run(self, call):
+        self.calls += 1
+        assert self.calls < 1_000, "it goes on and on"
+        return understood(call, [[b"7", []]] * len(call.requests))
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_steps_end_where_a_scan_does_not(name):
+    with contextlib.suppress(ChasquiError):
+        drive_blocking(Stuck(), STEPS[name]())
+
+
 def test_a_number_in_place_of_an_id_is_an_error_and_not_as_many_bytes():
     groups = [[b"name", b"g", b"last-delivered-id", 2**62]]
     with pytest.raises(RedisError, match="or we misread it: TypeError"):

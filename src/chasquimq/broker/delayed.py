@@ -7,7 +7,7 @@ from typing import NamedTuple
 from chasquimq.broker import ring, scripts
 from chasquimq.broker.call import Call, Reply, Steps, call
 from chasquimq.broker.ring import Ticket
-from chasquimq.broker.seek import Pace
+from chasquimq.broker.seek import Pace, scanned
 from chasquimq.broker.stream import Telling
 from chasquimq.errors import DecodeError
 from chasquimq.wire.codec import pack_for_script
@@ -164,8 +164,9 @@ class Members:
 
     def next(self) -> Steps[list[bytes]]:
         """Some members, perhaps some of them again, perhaps none although it is not over."""
+        key, cursor = self._keys.delayed, self._cursor
         self._cursor, page = yield from self._pace.page(
-            lambda count: call("ZSCAN", self._keys.delayed, self._cursor, "COUNT", count, read=list)
+            lambda count: call("ZSCAN", key, cursor, "COUNT", count, read=scanned(cursor))
         )
         self._pace.heed(len(page) // 2, sum(map(len, page)))
         self.is_over = self._cursor == b"0"

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from chasquimq.broker.call import Call, Reply, call, checked, command, unless_missing
 from chasquimq.broker.results import Kept
+from chasquimq.broker.seek import scanned
 from chasquimq.wire.ids import StreamId
 from chasquimq.wire.keys import QueueKeys
 
@@ -86,7 +87,13 @@ def delayed(
 
     A member that stays is never missed; one may be given twice.
     """
-    return call("ZSCAN", keys.delayed, cursor, "COUNT", count, read=_read_scored)
+    step = scanned(cursor)
+
+    def read(reply: Reply) -> tuple[bytes, list[tuple[bytes, int]]]:
+        after, flat = step(reply)
+        return after, [(m, int(float(s))) for m, s in zip(flat[::2], flat[1::2], strict=True)]
+
+    return call("ZSCAN", keys.delayed, cursor, "COUNT", count, read=read)
 
 
 def results(keys: QueueKeys, cursor: bytes, count: int) -> Call[tuple[bytes, list[str]]]:
@@ -97,14 +104,17 @@ def results(keys: QueueKeys, cursor: bytes, count: int) -> Call[tuple[bytes, lis
     tag = re.sub(rb"([\\*?\[\]])", rb"\\\1", keys.tag)
     prefixes = (keys.result(""), keys.outcome(""))
 
+    step = scanned(cursor)
+
     def read(reply: Reply) -> tuple[bytes, list[str]]:
+        after, names = step(reply)
         found = [
             key.removeprefix(prefix).decode("utf-8", "replace")
-            for key in reply[1]
+            for key in names
             for prefix in prefixes
             if key.startswith(prefix)
         ]
-        return reply[0], found
+        return after, found
 
     return call("SCAN", cursor, "MATCH", tag + b":[or]*", "COUNT", count, read=read)
 
@@ -140,11 +150,6 @@ def _read_held(reply: Reply) -> dict[bytes, Held]:
         entry_id: Held(consumer.decode("utf-8", "replace"), idle_ms, deliveries)
         for entry_id, consumer, idle_ms, deliveries in unless_missing(reply) or []
     }
-
-
-def _read_scored(reply: Reply) -> tuple[bytes, list[tuple[bytes, int]]]:
-    cursor, flat = reply
-    return cursor, [(m, int(float(s))) for m, s in zip(flat[::2], flat[1::2], strict=True)]
 
 
 def _read_expiring(replies: list[Reply]) -> Expiring:

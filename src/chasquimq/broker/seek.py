@@ -26,6 +26,23 @@ _PAGE_BYTES = 4 << 20
 _CLOCK_SKEW_MS = 5_000
 
 
+def scanned(cursor: bytes | str) -> Callable[[Reply], list[Reply]]:
+    """Reads what a step of a scan from `cursor` brings: where to go on, and what was found.
+
+    A cursor that stands still is no answer: whoever follows it would never come to an end.
+    """
+    before = cursor.encode() if isinstance(cursor, str) else cursor
+
+    def read(reply: Reply) -> list[Reply]:
+        after, found = reply
+        if after == before != b"0":
+            msg = f"the cursor of a scan stands still at {before.decode()}"
+            raise ValueError(msg)
+        return [after, found]
+
+    return read
+
+
 class Pace:
     """How many records to ask for next, so that a page has about the same number of bytes."""
 
@@ -126,7 +143,13 @@ class KeyPages:
             yield call("EXISTS", self._keys.stream, read=bool)
             self._is_fresh = False
         cursor, found = yield call(
-            "SCAN", self.cursor, "MATCH", self._pattern, "COUNT", self.count, read=list
+            "SCAN",
+            self.cursor,
+            "MATCH",
+            self._pattern,
+            "COUNT",
+            self.count,
+            read=scanned(self.cursor),
         )
         self.cursor = cursor.decode()
         self.is_over = self.cursor == "0"

@@ -100,6 +100,13 @@ def test_an_acknowledged_job_that_is_nowhere_is_lost():
     assert breaches(*added()) == [("lost", "j")]
 
 
+def test_an_id_that_is_said_to_be_taken_and_that_no_job_has_is_lost():
+    taken = added(wanted="j", is_taken=True)
+    assert breaches(*taken) == [("lost", "j")]
+    assert breaches(*taken, *ran(), completed()) == []
+    assert breaches(*taken, Found("j", "stream")) == []
+
+
 def test_a_job_that_was_begun_and_is_nowhere_is_lost_though_nobody_was_told_of_it():
     """Such as a recurring one."""
     assert breaches(*ran("nightly@60000", until_ms=None), Died(15 * MS, "w.1")) == [
