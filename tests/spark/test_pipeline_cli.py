@@ -198,6 +198,7 @@ def test_a_look_that_did_not_see_all_keys_does_not_say_that_there_are_no_queues(
         (["backfill", "a.csv", "--queue", "q", "--option", "x"], "--option is 'x': use KEY=VALUE"),
         (["backfill", "a.csv", "--queue", "q", "--rate", "0"], "0 is not in the range x>=1"),
         (["backfill", "a.csv", "--queue", "a{b"], "queue name 'a{b'"),
+        (["report", "--path", ".", "--out", "no/x.html"], "--out is 'no/x.html', and there is no"),
         (["backfill", "a.csv", "--queue", "q"], "a.csv cannot be read: there is no such file"),
         (["backfill", "file:///no/a.csv", "--queue", "q"], "/no/a.csv cannot be read: there is no"),
         (

@@ -1,5 +1,7 @@
 """A backlog drained once, as a table."""
 
+import time
+
 import pytest
 from pyspark.sql.functions import col, lit, when
 
@@ -51,6 +53,22 @@ def test_a_backlog_is_one_table_that_can_be_read_again_and_is_then_done(
     assert (raw.stream(), raw.held()) == ([], [])
     kinds = [line.split()[0] for line in raw.events()]
     assert [kinds.count(f"e={kind}") for kind in ("active", "completed")] == [1_200, 1_200]
+
+
+def test_each_job_is_told_its_share_of_the_time_that_its_table_took(queue, drain, server):
+    add(queue, 400)
+    began = time.monotonic()
+    drain(lambda jobs: jobs.foreach(lambda _: None))
+    took_us = (time.monotonic() - began) * 1e6
+    events = server.client().xrange(QueueKeys(queue.name).events)
+    told = [int(fields[b"duration_us"]) for _, fields in events if fields[b"e"] == b"completed"]
+    assert len(told) == 400
+    assert 0 < sum(told) <= took_us
+
+
+def test_a_queue_that_nobody_has_used_is_not_made(queue, drain, raw):
+    assert drain(lambda jobs: jobs.count()).completed == 0
+    assert not raw.client.exists(raw.keys.stream)
 
 
 def test_an_answer_settles_job_by_job(queue, drain):

@@ -186,6 +186,9 @@ def report(queues: tuple[str, ...], out: str, *, as_json: bool, **given: Any) ->
     unless some are named. If nothing happened in those no page is written, and the exit code is 1.
     """
     _look_at(given)
+    if not Path(out).absolute().parent.is_dir():
+        msg = f"--out is {out!r}, and there is no such folder: make it first"
+        raise click.UsageError(msg)
     with _pipeline(given) as pipeline:
         from chasquimq.pipeline.report import page  # noqa: PLC0415 -- Spark may not be installed
 

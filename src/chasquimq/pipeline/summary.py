@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
 
 from chasquimq.pipeline import instants
+from chasquimq.pipeline.fingerprints import normalised
 from chasquimq.pipeline.instants import DAY_MS, HOUR_MS, MINUTE_MS
 from chasquimq.pipeline.periods import facts, figures
 from chasquimq.pipeline.slo import Slo
@@ -239,7 +240,9 @@ def _reasons(failures: DataFrame) -> tuple[Reason, ...]:
     found = (
         failures.groupBy("kind", "reason", "error_fingerprint")
         .agg(
-            F.max("error").alias("error"),
+            # What all of them have in common: one as it was would pass for the others, too, and
+            # may name somebody.
+            normalised(F.max("error")).alias("error"),
             F.sum("failures").alias("failures"),
             F.array_sort(F.collect_set(F.concat_ws("/", "queue", "name"))).alias("names"),
         )

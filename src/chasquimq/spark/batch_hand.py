@@ -99,6 +99,8 @@ class Hand:
     def take(self, most: int) -> list[Run]:
         """What was left under our name; else up to `most` jobs; none while the queue is paused."""
         if self._is_first:
+            if not self._connection.run(stream.depth(self._keys)):
+                return []  # a group would make a stream of a name that was mistyped
             self._is_first = False
             self._join()
             self.let_go()

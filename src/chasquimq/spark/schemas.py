@@ -66,7 +66,7 @@ EVENTS = (
     Column("attempt", _WHOLE, "the number of the run, from 1"),
     Column("wait_ms", _LONG, "how long the job, or the reader, waited"),
     Column("created_at", _TIME, "when the job was added"),
-    Column("duration_us", _LONG, "how long the handler ran"),
+    Column("duration_us", _LONG, "how long the handler ran; of a batch, the job's share"),
     Column("backoff_ms", _LONG, "the delay before the next run"),
     Column("delay_ms", _LONG, "the delay the job was added with"),
     Column("reason", _TEXT, "why it failed or was given up; what is missing"),

@@ -210,10 +210,9 @@ class JobMaker:
             retry = self._retry(attempts, backoff)
         envelope = encode_with_retry(job_id, payload, now_ms, retry)
         if len(envelope) > self._options.max_payload_bytes:
-            size = f"a job of {len(envelope)} bytes"
-            _refuse_row(
-                "payload", size, f"at most maxPayloadBytes, {self._options.max_payload_bytes}"
-            )
+            size, most = len(envelope), self._options.max_payload_bytes
+            msg = f"a row is a job of {size} bytes: it must be at most maxPayloadBytes, {most}"
+            raise ValueError(msg)
         return RunJob(job_id, envelope, name, delay_ms or 0, run_at_ms, chosen_id is not None)
 
     def _id(
@@ -248,7 +247,7 @@ class JobMaker:
             try:
                 known = self._backoffs[key] = _backoff_of(value)
             except (TypeError, ValueError) as error:
-                _refuse_row("backoff", value, f"right ({error})")
+                _refuse_row("backoff", value, f"ms, or JSON as BackoffSpec has it ({error})")
         return known
 
 

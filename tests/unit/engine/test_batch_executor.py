@@ -3,7 +3,7 @@ import threading
 
 import pytest
 
-from chasquimq.clock import SYSTEM_CLOCK
+from chasquimq.clock import SYSTEM_CLOCK, ManualClock
 from chasquimq.engine.batch_executor import BatchExecutor
 from chasquimq.engine.disposition import Failed, Ok, Postponed
 from chasquimq.errors import DlqReason, RateLimitError, UnrecoverableError
@@ -16,12 +16,13 @@ NOTHING = Ok(None)
 class Bench:
     """An executor of batches whose calls, starts and outcomes can be looked at."""
 
-    def __init__(self, handler, size=10, at_a_time=1):
+    def __init__(self, handler, size=10, at_a_time=1, clock=SYSTEM_CLOCK):
         self.refused = set()
         self.calls = []
         self.started = []
         self.doubted = []
         self.outcomes = {}
+        self.durations_us = []
         self.slipped = []
         self.upsets_begin = {}
         self.upsets_end = {}
@@ -30,7 +31,7 @@ class Bench:
             self._call,
             size=size,
             concurrency=size * at_a_time,
-            clock=SYSTEM_CLOCK,
+            clock=clock,
             is_sure=lambda entry_id, now_us: entry_id not in self.refused,
             on_doubt=self.doubted.append,
             on_begin=self._on_begin,
@@ -47,6 +48,7 @@ class Bench:
         if run in self.upsets_end:
             raise self.upsets_end[run]
         self.outcomes[run] = outcome
+        self.durations_us.append(duration_us)
 
     def _call(self, runs):
         self.calls.append(list(runs))
@@ -83,6 +85,18 @@ async def test_batches_are_of_the_size_asked_for_and_a_rest_goes_after_a_moment(
     assert [len(each) for each in it.calls] == [10, 10, 5]
     assert it.started == given
     assert (it.executor.finished, it.executor.running, it.executor.free) == (25, 0, 10)
+
+
+async def test_each_run_is_told_its_share_of_the_time_that_its_batch_took(bench):
+    clock = ManualClock(0)
+
+    def work(runs):
+        clock.advance(1_000)
+        return [NOTHING] * len(runs)
+
+    it = bench(work, clock=clock)
+    await it.all_of(some(10))
+    assert it.durations_us == [100_000] * 10
 
 
 async def test_a_batch_that_is_not_full_is_filled_by_what_comes_a_moment_later(bench):
