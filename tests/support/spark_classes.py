@@ -82,9 +82,9 @@ def archive_path() -> Path | None:
     except (OSError, subprocess.CalledProcessError):
         return None
     build = re.search(r"\(build ([^),]+)", told.stderr)
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "chasquimq"
     spark = importlib.metadata.version("pyspark")
-    return cache / f"spark-{spark}-java-{build[1] if build else 'unknown'}.jsa"
+    # In the environment whose jars it is of: from those of another path Java would not start.
+    return Path(sys.prefix, f"spark-{spark}-java-{build[1] if build else 'unknown'}.jsa")
 
 
 def make() -> Path | None:
@@ -92,7 +92,6 @@ def make() -> Path | None:
     archive = archive_path()
     if archive is None or archive.exists():
         return archive
-    archive.parent.mkdir(parents=True, exist_ok=True)
     with archive.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if archive.exists():
