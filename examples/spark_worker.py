@@ -40,7 +40,7 @@ def main(folder: str) -> None:
 
         def save(jobs: DataFrame) -> None:
             words = jobs.select("job_id", "payload.word")
-            words.write.mode("overwrite").parquet(f"{folder}/words")
+            words.write.mode("append").parquet(f"{folder}/words")
 
         done = process_batch("words", save, spark=spark, redis_url=url, schema="word string")
         print("collected:", done.completed)

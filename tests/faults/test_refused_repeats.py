@@ -6,9 +6,11 @@ import pytest
 
 from chasquimq import Queue, SyncQueue
 from chasquimq.broker import delayed, stream
-from chasquimq.broker.call import together
+from chasquimq.broker.blocking import BlockingConnection
+from chasquimq.broker.call import Call, command, together
 from chasquimq.broker.ring import Ring
 from chasquimq.broker.stream import Capacity, NewJob, Telling
+from chasquimq.broker.url import parse_url
 from chasquimq.errors import OutcomeUnknownError, ServerReplyError
 from chasquimq.wire.keys import QueueKeys
 from tests.support.eventually import eventually
@@ -160,19 +162,62 @@ def rejected(client, command):
     return stats.get(f"cmdstat_{command}", {}).get("rejected_calls", 0)
 
 
-async def test_a_thread_that_insists_keeps_no_other_from_the_server(guarded, queue_name):
+@pytest.mark.parametrize("refused", [*WRITES, "script"])
+async def test_a_thread_that_insists_keeps_no_other_from_the_server(guarded, queue_name, refused):
     with SyncQueue(queue_name, redis_url=guarded.url) as queue:
         queue.add_bulk([{"name": "n", "data": 1}] * 2)  # the server has the script
         guarded.proxy.hold_answers()
         adding = asyncio.ensure_future(
             asyncio.to_thread(queue.add_bulk, [{"name": "n", "data": 1}] * 3)
         )
-        await guarded.lose_and_refuse(5)
-        assert (await asyncio.to_thread(queue.counts)).waiting == 5
+        await eventually(lambda: guarded.stored() == 5)
+        if refused == "script":
+            guarded.set_user("-script")
+            guarded.admin.script_flush()
+        else:
+            guarded.refuse()
+        guarded.proxy.cut()
+        guarded.proxy.pass_answers()
+        for _ in range(3):
+            before = guarded.refusals() + rejected(guarded.admin, "script|load")
+            assert (await asyncio.to_thread(queue.counts)).waiting == 5
+            await eventually(
+                lambda: guarded.refusals() + rejected(guarded.admin, "script|load") > before  # noqa: B023
+            )
         assert not adding.done()
         guarded.allow()
+        guarded.set_user("+script")
         await adding
         assert guarded.stored() == 5
+
+
+async def test_a_thread_that_insists_gives_up_in_time_though_others_keep_the_link_busy(
+    guarded, queue_name
+):
+    """Who asks for something that takes long holds the link; who insists waits for its turn."""
+    own, connection = (
+        guarded.keys,
+        BlockingConnection(
+            parse_url(guarded.url), short_options(patience_ms=600), slot_key=guarded.keys.tag
+        ),
+    )
+    add = calls(own)["batch"]
+    guarded.admin.script_load(add.scripts[0].source)
+    try:
+        connection.ready()
+        guarded.proxy.hold_answers()
+        adding = asyncio.ensure_future(asyncio.to_thread(connection.run, add))
+        await guarded.lose_and_refuse(1)
+        slow = command("XREAD", "BLOCK", 1_500, "STREAMS", b"{nobody}", "$")
+        holding = asyncio.ensure_future(
+            asyncio.to_thread(connection.run, Call((slow,), lambda _: None, block_ms=1_500))
+        )
+        with pytest.raises(OutcomeUnknownError, match="again and again: NOPERM"):
+            await adding
+        assert not holding.done()
+        await holding
+    finally:
+        connection.close()
 
 
 async def test_an_add_that_is_refused_and_was_never_lost_is_refused_at_once(guarded, dial):

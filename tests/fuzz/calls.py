@@ -158,6 +158,7 @@ CALLS = {
         notes.set_progress(KEYS, "a", 50, ttl_s=60, event=(5, EVENT)),
         [b"OK", b"1-1"],
     ),
+    "pages.chosen": (pages.chosen(KEYS.stream, [b"1-1", b"2-0"]), [ROWS, []]),
     "pages.delayed": (pages.delayed(KEYS, b"0", 3), [[b"7", [a_member("a"), b"17"]]]),
     "pages.entries": (pages.entries(KEYS.stream, "-", "+", 3), [ROWS]),
     "pages.expiring": (pages.expiring(KEYS, "a"), [b"\xc0", b"v17", 5, -1]),

@@ -65,7 +65,12 @@ def command_lines(draw, path):
 def ended(line):
     """The exit code and what was told of a command line; what is no mistake of a user raises."""
     told = io.StringIO()
-    with contextlib.redirect_stdout(told), contextlib.redirect_stderr(told):
+    with (
+        contextlib.redirect_stdout(told),
+        contextlib.redirect_stderr(told),
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr("sys.stdin", io.StringIO())  # for `-`, and where it asks
         code = entry(line)
     return code, told.getvalue()
 

@@ -12,7 +12,7 @@ from chasquimq.config import ConsumerConfig
 from chasquimq.engine.leases import Leases
 from chasquimq.spark.batch_hand import Hand
 from chasquimq.spark.delayed_source import DelayedSource
-from chasquimq.spark.jobs_source import ChosenJobs, JobsSource
+from chasquimq.spark.jobs_source import ChosenJobs, ChosenReader, JobsSource
 from chasquimq.wire.keys import QueueKeys
 from tests.support.broker_builders import an_entry
 from tests.support.raw_queue import GROUP, Held, RawQueue
@@ -133,6 +133,17 @@ def test_a_table_of_chosen_jobs_has_those_that_are_there_in_parts(raw, server, q
     wanted = [*entry_ids[::2], entry_ids[7]]
     for minimum in ("1", "3"):
         assert table_of(server, queue_name, wanted, minPartitions=minimum) == entry_ids[::2]
+
+
+def test_a_page_of_chosen_jobs_is_no_larger_than_it_need_be(raw, server, queue_name):
+    """Each comes in a reply of its own, and none of these is too large."""
+    entry_ids = raw.waiting(*large(1_000))
+    source = ChosenJobs({"queue": queue_name, "redis_url": server.url})
+    reader = ChosenReader(source.typed, source.schema(), tuple(entry_ids))
+    [part] = reader.partitions()
+    sizes = [batch.num_rows for batch in reader.read(part)]
+    assert (sum(sizes), sizes[0]) == (1_000, 100)
+    assert max(sizes[1:]) * BYTES <= 4 << 20
 
 
 def test_after_large_jobs_many_small_ones_are_asked_for_at_once_again(raw, hand):

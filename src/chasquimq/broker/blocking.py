@@ -11,7 +11,6 @@ import threading
 import weakref
 from collections.abc import Generator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from contextlib import closing
 from typing import Any, TypeVar
 
 from hiredis import ReplyError
@@ -93,11 +92,13 @@ class BlockingConnection:
         try:
             first = self._first_try(call)
             if isinstance(first, list) and not any(type(each) is ReplyError for each in first):
-                replies = first
-            else:
-                replies = self._carry_out(self._conduct.insist(call, first), deadline)
+                return understood(call, first)
+            steps = self._conduct.insist(call, first)
+            replies = self._go_on(steps, deadline)
         finally:
             self._lock.release()
+        while isinstance(replies, Pause):
+            replies = self._after(replies, steps, deadline)
         return understood(call, replies)
 
     def close(self) -> None:
@@ -128,11 +129,12 @@ class BlockingConnection:
         # Every link with an open socket, for `close` in another thread.
         self._links: list[BlockingLink] = []
 
-    def _take_turn(self) -> float:
+    def _take_turn(self, deadline: float | None = None) -> float:
         """Wait for the other threads; the deadline of the call counts from before that."""
-        patience_s = self._options.patience_ms / 1_000
-        deadline = monotonic_s() + patience_s
-        if not self._lock.acquire(timeout=patience_s):
+        now = monotonic_s()
+        if deadline is None:
+            deadline = now + self._options.patience_ms / 1_000
+        if not self._lock.acquire(timeout=max(0.0, deadline - now)):
             raise self._access.out_of_patience()
         return deadline
 
@@ -147,20 +149,42 @@ class BlockingConnection:
             return lost
 
     def _carry_out(self, steps: Generator[Action[BlockingLink], Any, T], deadline: float) -> T:
-        answer: object = None
-        with closing(steps):
-            try:
-                action = next(steps)
-                while True:
-                    try:
-                        answer = self._do(action, deadline)
-                    except (LinkLostError, ChasquiError, OSError, UnicodeError) as error:
-                        action = steps.throw(error)
-                    else:
-                        action = steps.send(answer)
-            except StopIteration as done:
-                result: T = done.value
-                return result
+        result = self._go_on(steps, deadline)
+        assert not isinstance(result, Pause)  # noqa: S101 -- who opens a link stands apart from none
+        return result
+
+    def _go_on(
+        self, steps: Generator[Action[BlockingLink], Any, T], deadline: float
+    ) -> "T | Pause":
+        """Begin, or go on after a pause apart, until there is a result or another such pause."""
+        try:
+            action = steps.send(None)
+            while not (isinstance(action, Pause) and action.is_apart):
+                try:
+                    answer = self._do(action, deadline)
+                except (LinkLostError, ChasquiError, OSError, UnicodeError) as error:
+                    action = steps.throw(error)
+                else:
+                    action = steps.send(answer)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        return action
+
+    def _after(
+        self, pause: Pause, steps: Generator[Action[BlockingLink], Any, T], deadline: float
+    ) -> "T | Pause":
+        """Let others have the link for a while, who may be answered what we are refused; go on."""
+        try:
+            self._closed.wait(min(pause.ms / 1_000, self._left(deadline)))
+            self._take_turn(deadline)
+        except ChasquiError as error:
+            steps.throw(error)  # which makes of it what is true of the call
+            raise
+        try:
+            return self._go_on(steps, deadline)
+        finally:
+            self._lock.release()
 
     def _do(self, action: Action[BlockingLink], deadline: float) -> object:
         match action:
@@ -170,8 +194,8 @@ class BlockingConnection:
             case Leave(reason):
                 self._drop(reason)
                 return None
-            case Pause(ms, is_apart):
-                self._pause(min(ms / 1_000, self._left(deadline)), is_apart=is_apart)
+            case Pause(ms, _):
+                self._closed.wait(min(ms / 1_000, self._left(deadline)))
                 return None
             case Dial() | Talk() | FetchCredentials():
                 timeout_s = min(self._options.connect_timeout_ms / 1_000, self._left(deadline))
@@ -183,17 +207,6 @@ class BlockingConnection:
                     if isinstance(error, TimeoutError) and not isinstance(action, Talk):
                         raise overdue(action, timeout_s) from None
                     raise
-
-    def _pause(self, seconds: float, *, is_apart: bool) -> None:
-        if not is_apart:
-            self._closed.wait(seconds)
-            return
-        # A server that refuses what we insist on may answer what other threads ask.
-        self._lock.release()
-        try:
-            self._closed.wait(seconds)
-        finally:
-            self._lock.acquire()
 
     def _left(self, deadline: float) -> float:
         """The seconds that a call may still wait; raises if there are none."""

@@ -126,6 +126,8 @@ class Conduct(Generic[L]):
                 yield from self._load(effort.call.scripts)
             except ServerReplyError as error:
                 yield from self._wait_for_better(effort, error)
+                effort.todo = [each.index for each in refused]
+                return
         if Cure.ASK in cures:
             yield from self._ask(effort, refused)
             refused = self._refused(effort)

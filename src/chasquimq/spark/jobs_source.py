@@ -84,9 +84,11 @@ class ChosenReader(SnapshotReader[JobsOptions]):
         """Those that are still there."""
         assert isinstance(part, tuple)  # noqa: S101 -- as `partitions` made them
         keys, most, at = QueueKeys(self.options.queues[0]), self.options.fetch_count, 0
-        pace = Pace(most, most)
+        # Small at first: nobody knows how large they are, and each comes in a reply of its own, of
+        # which none is too large.
+        pace = Pace(most=most)
         while at < len(part):
-            wanted = part[at : at + pace.count]
+            wanted = part[at : at + min(pace.count, most)]
             page = links.run(keys, pages.chosen(keys.stream, wanted))
             at += len(wanted)
             pace.heed(len(page), sum(len(value) for entry in page for value in entry[1]))

@@ -1,5 +1,6 @@
 """`process_batch`: drains what waits in a queue as one DataFrame after another, and ends."""
 
+import hashlib
 import logging
 import uuid
 from collections.abc import Callable, Sequence
@@ -85,6 +86,7 @@ def process_batch(  # noqa: PLR0913 -- the documented arguments
     with ExitStack() as afterwards:
         hand, url = _hand(afterwards, config, server_of(spark, redis_url) or DEFAULT_URL)
         table = _table(spark, url, config, schema)
+        afterwards.callback(table, ())  # Spark keeps the last one for as long as it runs
         done = Processed()
         while runs := hand.take(max_jobs):
             hand.tell_active(runs)
@@ -129,7 +131,9 @@ def _table(
     spark: SparkSession, url: str, config: ConsumerConfig, schema: StructType | str | None
 ) -> Callable[[Sequence[bytes]], DataFrame]:
     """What is in hand, as a table, and nothing else; what makes one of entry ids."""
-    name = f"chasquimq_batch_{uuid.uuid4().hex}"
+    # One for all calls of this name: of these one is at work at a time, and none is forgotten.
+    whose = f"{config.queue_name}\0{config.consumer_id}".encode()
+    name = f"chasquimq_batch_{hashlib.blake2b(whose, digest_size=12).hexdigest()}"
     columns = None
     if schema is not None:
         parsed = spark.createDataFrame([], schema).schema

@@ -55,6 +55,15 @@ def test_only_what_can_be_no_table_and_is_no_glob_must_be_there(name, file_forma
     assert must_be_there(name, file_format) is must
 
 
+@pytest.fixture
+def no_settings(monkeypatch):
+    """An environment that says nothing of Spark."""
+    for name in ("MASTER", "SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS", "HADOOP_CONF_DIR", "SPARK_HOME",
+                 "SPARK_CONF_DIR"):  # fmt: skip
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.usefixtures("no_settings")
 @pytest.mark.parametrize(
     ("config", "environment", "sees"),
     [
@@ -68,14 +77,12 @@ def test_only_what_can_be_no_table_and_is_no_glob_must_be_there(name, file_forma
     ],
 )
 def test_spark_elsewhere_may_see_files_that_are_not_here(monkeypatch, config, environment, sees):
-    names = ("MASTER", "SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS", "HADOOP_CONF_DIR", "SPARK_CONF_DIR")
-    for name in names:
-        monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert sees_files_here(config) is sees
 
 
+@pytest.mark.usefixtures("no_settings")
 @pytest.mark.parametrize("name", ["spark-defaults.conf", "core-site.xml"])
 def test_settings_in_files_may_name_another_place_for_files(monkeypatch, tmp_path, name):
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))

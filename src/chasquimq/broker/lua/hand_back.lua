@@ -5,8 +5,9 @@
 -- ARGV    group consumer idle_ms entries...
 -- RETURN  how many were handed back
 -- entries are triples: entry id, earlier deliveries, 1 if the entry may be written anew.
-local has_backlog = true
-for _, info in ipairs(redis.call('XINFO', 'GROUPS', stream)) do
+local has_backlog, may_be_anew = true, false
+for at = entries_from, #ARGV, 3 do may_be_anew = may_be_anew or ARGV[at + 2] == '1' end
+for _, info in ipairs(may_be_anew and redis.call('XINFO', 'GROUPS', stream) or {}) do
   local facts = {}
   for i = 1, #info, 2 do facts[info[i]] = info[i + 1] end
   if facts.name == group then
