@@ -51,9 +51,9 @@ def test_dead_letters_are_chosen_across_pages(server, drive, keys, monkeypatch):
     def is_odd(letter: DeadLetter) -> bool:
         return letter.name in ("n1", "n3")
 
-    everything = drive(survey.dead_letters(keys, lambda _: True, limit=4))
-    odd = drive(survey.dead_letters(keys, is_odd, limit=10))
-    after = drive(survey.dead_letters(keys, is_odd, limit=10, after=f"({everything[1].dlq_id}"))
+    everything = drive(dlq.chosen(keys, lambda _: True, limit=4))
+    odd = drive(dlq.chosen(keys, is_odd, limit=10))
+    after = drive(dlq.chosen(keys, is_odd, limit=10, after=f"({everything[1].dlq_id}"))
     assert [letter.name for letter in everything] == ["n0", "n1", "n2", "n3"]
     assert [letter.name for letter in odd] == ["n1", "n3"]
     assert [letter.name for letter in after] == ["n3"]

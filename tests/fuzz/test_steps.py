@@ -60,7 +60,6 @@ STEPS = {
     "seek.find_entry": lambda: seek.find_entry(KEYS, ULID),
     "seek.find_letter": lambda: seek.find_letter(KEYS, "a"),
     "seek.newest_entry": lambda: seek.newest_entry(KEYS.stream),
-    "survey.dead_letters": lambda: survey.dead_letters(KEYS, lambda letter: True, limit=3),
     "survey.due_ms": lambda: survey.due_ms(KEYS, "a"),
     "survey.last_failure": lambda: survey.last_failure(KEYS, "a", since_ms=0),
     "survey.queues": lambda: survey.queues(most_keys=3_000),

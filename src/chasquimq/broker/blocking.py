@@ -169,6 +169,9 @@ class BlockingConnection:
         except StopIteration as done:
             result: T = done.value
             return result
+        except BaseException:
+            steps.close()
+            raise
         return action
 
     def _after(

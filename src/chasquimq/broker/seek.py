@@ -51,7 +51,7 @@ class Pace:
     def __init__(self, count: int = _FIRST_COUNT, most: int = _MOST_COUNT) -> None:
         """Begin small, or with as many as somebody who knows better says; never beyond `most`."""
         self._most = most
-        self.count = self.asked = count
+        self.count = self.asked = min(count, most)
 
     def page(self, ask: Callable[[int], Call[T]], most: int = _MOST_COUNT) -> Steps[T]:
         """What the call for that many, but at most `most`, brings; `asked` is how many those were.

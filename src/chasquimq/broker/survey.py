@@ -3,11 +3,10 @@
 Like `inspect.py` no role of the engine uses this.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from chasquimq.broker import delayed, dlq, repeats
+from chasquimq.broker import delayed, repeats
 from chasquimq.broker.call import Call, Reply, Steps, call, checked, command, unless_missing
 from chasquimq.broker.repeats import StoredSpec
 from chasquimq.errors import DecodeError
@@ -99,13 +98,6 @@ def due_ms(keys: QueueKeys, job_id: str) -> Steps[int | None]:
         return None
     found: int | None = yield call("ZSCORE", keys.delayed, member, read=_epoch_ms)
     return found
-
-
-def dead_letters(
-    keys: QueueKeys, wanted: Callable[[DeadLetter], bool], *, limit: int, after: str = "-"
-) -> Steps[list[DeadLetter]]:
-    """Up to `limit` wanted dead letters, oldest first, from `after` on (`(id` excludes it)."""
-    return (yield from dlq.chosen(keys, wanted, limit=limit, after=after))
 
 
 def job_in(letter: DeadLetter) -> Envelope | None:

@@ -10,7 +10,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from chasquimq.arguments import letter_filter
-from chasquimq.broker.survey import data_in, dead_letters, job_in
+from chasquimq.broker import dlq
+from chasquimq.broker.survey import data_in, job_in
 from chasquimq.cli import options, values
 from chasquimq.cli.consent import consent
 from chasquimq.cli.options import Function, Session
@@ -172,7 +173,7 @@ def export(queue: str, limit: int | None, session: Session, **which: Any) -> Non
         async with reading(session, keys.tag) as reader:
             while left is None or left > 0:
                 most = _EXPORT_PAGE if left is None else min(left, _EXPORT_PAGE)
-                page = await reader.walk(dead_letters(keys, wanted, limit=most, after=after))
+                page = await reader.walk(dlq.chosen(keys, wanted, limit=most, after=after))
                 has_any = has_any or bool(page)
                 for letter in page:
                     emit({**shape(letter), "payload": letter.payload})
@@ -216,7 +217,7 @@ def _letters(session: Session, queue: str, limit: int, which: dict[str, Any]) ->
 
     async def look() -> list[DeadLetter]:
         async with reading(session, keys.tag) as reader:
-            return await reader.walk(dead_letters(keys, wanted, limit=limit))
+            return await reader.walk(dlq.chosen(keys, wanted, limit=limit))
 
     return run(look())
 

@@ -8,8 +8,9 @@ import click
 from rich.console import RenderableType
 from rich.text import Text
 
+from chasquimq.broker import dlq
 from chasquimq.broker.inspect import JobState, Located, locate
-from chasquimq.broker.survey import data_in, dead_letters, due_ms, job_in, last_failure
+from chasquimq.broker.survey import data_in, due_ms, job_in, last_failure
 from chasquimq.cli import options
 from chasquimq.cli.consent import consent
 from chasquimq.cli.options import Session
@@ -189,7 +190,7 @@ async def _letter(reader: Reader, keys: QueueKeys, job_id: str) -> DeadLetter | 
         job = job_in(letter)
         return job is not None and job.id == job_id
 
-    letters = await reader.walk(dead_letters(keys, is_of_the_job, limit=1))
+    letters = await reader.walk(dlq.chosen(keys, is_of_the_job, limit=1))
     return letters[0] if letters else None
 
 

@@ -62,7 +62,7 @@ class Hand:
     """What one consumer has taken and not settled yet.
 
     After a `kill -9` it is pending under the consumer's name. The next `take` under that name gives
-    it again, with one more run counted, together with nothing else.
+    it again, with one more run counted, together with nothing that is new.
     """
 
     def __init__(
@@ -188,7 +188,8 @@ class Hand:
     def _ask_for_less(self, asked: int, error: ReplyTooLargeError) -> bool:
         """Let what no reply could bring be claimed, uncounted: nobody has seen it. True if it can.
 
-        One that alone is too large waits for its lease, or it would be the first to come again.
+        One that alone is too large waits for its lease, or it would be the first to come again. A
+        `kill -9` before they are handed back costs each of them a run.
         """
         strays = self._strays()
         if asked > 1:

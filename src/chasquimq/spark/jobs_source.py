@@ -88,7 +88,7 @@ class ChosenReader(SnapshotReader[JobsOptions]):
         # which none is too large.
         pace = Pace(most=most)
         while at < len(part):
-            wanted = part[at : at + min(pace.count, most)]
+            wanted = part[at : at + pace.count]
             page = links.run(keys, pages.chosen(keys.stream, wanted))
             at += len(wanted)
             pace.heed(len(page), sum(len(value) for entry in page for value in entry[1]))
