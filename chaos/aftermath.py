@@ -8,7 +8,7 @@ import redis
 
 from chaos import recurring
 from chaos.clocks import now_us
-from chaos.faults.poison import BOGUS_SPEC
+from chaos.faults.poison import BOGUS_SPEC, tail
 from chaos.fleet import Fleet
 from chaos.history import Added, Ceased, Found, Quiet, Record, Scroll, SetAside, Started
 from chaos.stage import Stage
@@ -141,15 +141,13 @@ def _in_delayed(stage: Stage, keys: QueueKeys) -> Iterator[Record]:
 
 
 def _in_dlq(stage: Stage, keys: QueueKeys) -> Iterator[Record]:
-    strangers = 0
     for entry_id, fields in stage.run("XRANGE", keys.dlq, "-", "+"):
         data = fields.get(b"d", b"")
         if job_id := _job_id(data):
             at_ms = int(entry_id.partition(b"-")[0])
             yield Found(job_id, "dlq", call=unpack(decode(data).packed_data)["call"], ms=at_ms)
         else:
-            strangers += 1
-    yield SetAside(strangers)
+            yield SetAside(fields.get(b"source_id", b"").decode(), tail(data))
 
 
 def _completed(stage: Stage, keys: QueueKeys, job_ids: list[str]) -> Iterator[Record]:

@@ -3,7 +3,7 @@
 A rule has an excuse only where its promise has a limit; `excuses` says how far each goes.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ from chaos.excuses import (
     was_told_in_vain,
 )
 from chaos.past import FOREVER_US, JobPast, Past
-from chaos.windows import expected, fired, had_to_fire, window_of
+from chaos.windows import expected, fired, had_to_fire, too_many, window_of
 
 # The server counts whole milliseconds, and so do we.
 _ROUNDING_MS = 2
@@ -106,7 +106,10 @@ def no_run_after_success(past: Past) -> Iterator[Breach]:
 
 
 def budgets_are_kept(past: Past) -> Iterator[Breach]:
-    """No job has more runs than it was asked to have at most, nor one with a higher number."""
+    """No job has more runs than it was asked to have at most, nor one with a higher number.
+
+    As many once more for each time that somebody sent it round again.
+    """
     for job in past.jobs.values():
         budget = past.budget_of(job)
         if not job.runs or budget is None:
@@ -119,8 +122,9 @@ def budgets_are_kept(past: Past) -> Iterator[Breach]:
         if over:
             text = f"{over[0].began.run} was run {over[0].began.attempt} of {budget}"
             yield Breach("budget", job.job_id, text)
-        if len(job.runs) > budget + forgotten_runs(past, job, budget):
-            yield Breach("budget", job.job_id, f"{len(job.runs)} runs, {budget} allowed")
+        allowed = budget * (1 + job.revivals())
+        if len(job.runs) > allowed + forgotten_runs(past, job, budget):
+            yield Breach("budget", job.job_id, f"{len(job.runs)} runs, {allowed} allowed")
 
 
 def completed_has_succeeded(past: Past) -> Iterator[Breach]:
@@ -153,10 +157,11 @@ def nothing_is_given_up_early(past: Past) -> Iterator[Breach]:
         budget = past.budget_of(job)
         if "dlq" not in job.places() or budget is None:
             continue
-        if any(run.how == "hopeless" for run in job.runs):
+        if any(run.how == "hopeless" for run in job.last_life()):
             continue
-        if len(job.runs) + lost_deliveries(past, job, _given_up_us(past, job)) < budget:
-            text = f"it is in dlq after {len(job.runs)} runs of {budget}"
+        runs = len(job.last_life())
+        if runs + lost_deliveries(past, job, _given_up_us(past, job)) < budget:
+            text = f"it is in dlq after {runs} runs of {budget}"
             yield Breach("given up", job.job_id, text)
 
 
@@ -259,7 +264,8 @@ def windows_fire_by_policy(past: Past) -> Iterator[Breach]:
 
     With `fire-all` that is none at all; with the others those that nobody was there to fire. Nor
     does a primary that dies excuse any: a job and the next window of its spec are written in one
-    step, so what is lost of the one is lost of the other, and the window fires again.
+    step, so what is lost of the one is lost of the other, and the window fires again. Of those that
+    nobody was there to fire, `skip` fires none and `fire-once` one.
     """
     for key, spec in past.recurring.items():
         windows = fired(past, key)
@@ -277,16 +283,30 @@ def windows_fire_by_policy(past: Past) -> Iterator[Breach]:
         if passed:
             text = f"{key} left out {len(passed)} under a leader, the first {passed[0]}"
             yield Breach("windows", "", text)
+        for window_ms, why in too_many(past, spec):
+            yield Breach("windows", f"{key}@{window_ms}", why)
 
 
 def poison_is_set_aside(past: Past) -> Iterator[Breach]:
-    """What is no job is a dead letter in the end, and held nobody up.
+    """What is no job is a dead letter in the end, once, and held nobody up; nothing else is.
 
-    Unless it was left with a primary that died before its replica had it.
+    Unless it was left with a primary that died before its replica had it. What the nemesis does not
+    know to have left may be there, too.
     """
-    left = sum(each.count for each in past.poisoned if not was_told_in_vain(past, each.us))
-    if past.set_aside < left:
-        yield Breach("poison", "", f"{left} were left, {past.set_aside} were set aside")
+    left = Counter(each.mark for each in past.poisoned)
+    aside = Counter(
+        each.source_id if each.source_id in left else each.tail for each in past.set_aside
+    )
+    vain = Counter(each.mark for each in past.poisoned if was_told_in_vain(past, each.us))
+    for each in {each.mark: each for each in past.poisoned}.values():
+        there, many = aside.pop(each.mark, 0), left[each.mark]
+        if not many - vain[each.mark] <= there <= many:
+            text = f"{each.shape} {each.mark} was left {many} times, and set aside {there} times"
+            yield Breach("poison", "", text)
+    unsure = sum(each.fault.startswith("poison-") and not each.is_done for each in past.broke)
+    if aside.total() > unsure:
+        text = f"{aside.total()} dead letters are no jobs, and nobody left them: {min(aside)} first"
+        yield Breach("poison", "", text)
 
 
 def it_came_to_rest(past: Past) -> Iterator[Breach]:

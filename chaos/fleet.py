@@ -198,8 +198,9 @@ class Fleet:
 def cast(options: Options) -> Iterator[Part]:
     """The parts of a run of chaos."""
     for number in range(1, options.producers + 1):
+        settings = {"rate": options.rate, "plain": number % 3 == 2}
         limit = _LIMITS[number % len(_LIMITS)]
-        yield Part(f"producer-{number}", "chaos.producer", {"rate": options.rate, **limit})
+        yield Part(f"producer-{number}", "chaos.producer", settings | limit)
     for number in range(1, options.workers + 1):
         yield Part(f"worker-{number}", "chaos.worker", _worker(number))
     for leads in ("promoter", "scheduler"):

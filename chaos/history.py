@@ -81,6 +81,24 @@ class Withdrawn:
 
 
 @dataclass(frozen=True, slots=True)
+class Reviving:
+    """A job is about to be sent round again, if it is a dead letter: it may have its runs anew."""
+
+    us: int
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Revived:
+    """The answer to that, which was asked for at `since_us`: None if none came, or not for each."""
+
+    us: int
+    since_us: int
+    job_id: str
+    is_done: bool | None
+
+
+@dataclass(frozen=True, slots=True)
 class Recurs:
     """A recurring job was stored."""
 
@@ -89,6 +107,20 @@ class Recurs:
     every_ms: int
     policy: str
     budget: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """An event tells that the job of a window waits: since when, and when the server wrote that.
+
+    The first such event of a job is that of its fire, told by the clock by which the leader chose
+    the window; one that comes after a run is that of a retry.
+    """
+
+    us: int
+    job_id: str
+    told_ms: int
+    at_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,11 +245,14 @@ class Paused:
 
 @dataclass(frozen=True, slots=True)
 class Poisoned:
-    """The nemesis left so many things in the queue that are no jobs, each to be set aside."""
+    """The nemesis left something in the queue that is no job, to be set aside.
+
+    By its mark it is known again: the id of its entry, or the last bytes of a member, in hex.
+    """
 
     us: int
     shape: str
-    count: int
+    mark: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,9 +273,10 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """Afterwards: so many dead letters are no jobs of ours."""
+    """Afterwards: a dead letter that is no job of ours; its entry, and the last bytes of it."""
 
-    count: int
+    source_id: str
+    tail: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,16 +299,16 @@ class Stage:
 
 
 Record: TypeAlias = (
-    Asked | Burst | Added | Refused | Withdrawing | Withdrawn | Recurs | Born | Led | Started
-    | Ended | Died | Cut | Blocked | Forgotten | Starved | Broke | Paused | Poisoned | Found
-    | SetAside | Quiet | Stage | Ceased
+    Asked | Burst | Added | Refused | Withdrawing | Withdrawn | Reviving | Revived | Recurs | Fired
+    | Born | Led | Started | Ended | Died | Cut | Blocked | Forgotten | Starved | Broke | Paused
+    | Poisoned | Found | SetAside | Quiet | Stage | Ceased
 )  # fmt: skip
 _KINDS = {
     kind.__name__: kind
     for kind in (
-        Asked, Burst, Added, Refused, Withdrawing, Withdrawn, Recurs, Born, Led, Started, Ended,
-        Died, Cut, Blocked, Forgotten, Starved, Broke, Paused, Poisoned, Found, SetAside, Quiet,
-        Stage, Ceased,
+        Asked, Burst, Added, Refused, Withdrawing, Withdrawn, Reviving, Revived, Recurs, Fired,
+        Born, Led, Started, Ended, Died, Cut, Blocked, Forgotten, Starved, Broke, Paused, Poisoned,
+        Found, SetAside, Quiet, Stage, Ceased,
     )
 }  # fmt: skip
 

@@ -16,6 +16,7 @@ from chaos.history import (
     Cut,
     Died,
     Ended,
+    Fired,
     Forgotten,
     Found,
     Led,
@@ -25,6 +26,8 @@ from chaos.history import (
     Record,
     Recurs,
     Refused,
+    Revived,
+    Reviving,
     SetAside,
     Stage,
     Started,
@@ -59,6 +62,9 @@ class JobPast:
     added: list[Added] = field(default_factory=list)
     withdrawing: list[Withdrawing] = field(default_factory=list)
     withdrawn: list[Withdrawn] = field(default_factory=list)
+    reviving: list[Reviving] = field(default_factory=list)
+    revived: list[Revived] = field(default_factory=list)
+    fires: list[Fired] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
     found: list[Found] = field(default_factory=list)
 
@@ -77,6 +83,25 @@ class JobPast:
         """Whether somebody was told so, or asked for it and was told nothing, or did not live."""
         is_open = len(self.withdrawing) > len(self.withdrawn)
         return is_open or any(each.is_gone is not False for each in self.withdrawn)
+
+    def revivals(self) -> int:
+        """How often, at most, it was sent round again before its last run."""
+        return sum(each.us <= self.runs[-1].began.us for each in self.reviving) if self.runs else 0
+
+    def last_life(self) -> list[Run]:
+        """Its runs since it was sent round for the last time; all, if nobody knows when."""
+        answers = [each.is_done for each in self.revived]
+        if None in answers or len(answers) < len(self.reviving):
+            return self.runs
+        since_us = max((each.since_us for each in self.revived if each.is_done), default=0)
+        return [run for run in self.runs if run.began.us >= since_us]
+
+    def fire(self) -> Fired | None:
+        """That of its window; None if nobody told of it, or only of a retry."""
+        first = min(self.fires, key=lambda each: each.at_ms, default=None)
+        if first is None or (self.runs and self.runs[0].began.ms < first.at_ms):
+            return None
+        return first
 
     def places(self) -> list[str]:
         """Where it was found."""
@@ -108,7 +133,7 @@ class Past:
     """Workers that keep no results."""
     led: list[Led] = field(default_factory=list)
     poisoned: list[Poisoned] = field(default_factory=list)
-    set_aside: int = 0
+    set_aside: list[SetAside] = field(default_factory=list)
     quiet: Quiet | None = None
 
     def job(self, job_id: str) -> JobPast:
@@ -194,16 +219,28 @@ def _note(past: Past, record: Record) -> None:
             past.job(record.job_id).added.append(record)
         case Refused():
             past.refused.append(record)
-        case Withdrawing():
-            past.job(record.job_id).withdrawing.append(record)
-        case Withdrawn():
-            past.job(record.job_id).withdrawn.append(record)
+        case Withdrawing() | Withdrawn() | Reviving() | Revived() | Fired():
+            _note_of(past.job(record.job_id), record)
         case Paused():
             past.paused.append(record)
         case Found() | Poisoned() | SetAside() | Quiet() | Ceased():
             _note_rest(past, record)
         case _:
             _note_weather(past, record)
+
+
+def _note_of(job: JobPast, record: Withdrawing | Withdrawn | Reviving | Revived | Fired) -> None:
+    match record:
+        case Withdrawing():
+            job.withdrawing.append(record)
+        case Withdrawn():
+            job.withdrawn.append(record)
+        case Reviving():
+            job.reviving.append(record)
+        case Revived():
+            job.revived.append(record)
+        case Fired():
+            job.fires.append(record)
 
 
 def _note_weather(past: Past, record: Record) -> None:
@@ -235,7 +272,7 @@ def _note_rest(past: Past, record: Found | Poisoned | SetAside | Quiet | Ceased)
         case Poisoned():
             past.poisoned.append(record)
         case SetAside():
-            past.set_aside += record.count
+            past.set_aside.append(record)
         case Quiet():
             past.quiet = record
         case Ceased():

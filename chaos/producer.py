@@ -8,9 +8,19 @@ from itertools import islice
 from typing import Any
 
 from chaos.clocks import now_ms, now_us
-from chaos.history import Added, Asked, Burst, Refused, Withdrawing, Withdrawn
+from chaos.history import (
+    Added,
+    Asked,
+    Burst,
+    Refused,
+    Revived,
+    Reviving,
+    Withdrawing,
+    Withdrawn,
+)
+from chaos.plainly import THREADS, Plainly
 from chaos.process import Life, Orders
-from chaos.workload import Wanted, wanted
+from chaos.workload import DOOMED, Wanted, wanted
 from chasquimq import BackoffSpec, ChasquiError, Job, Queue, QueueFullError
 from chasquimq.errors import ServerReplyError
 
@@ -20,12 +30,18 @@ _PATIENCE = 64
 _BULK = 12
 # Of bursts: how many are not joined, since each call leaves before the next is asked for.
 _APART = 0.7
+# How often a producer sends some of its dead letters round again, how many at once, and how many of
+# its jobs it remembers for that.
+_REVIVES = 0.004
+_REVIVED = 4
+_REMEMBERED = 300
 _BACKOFF = BackoffSpec.exponential(20, max_ms=400, jitter_ms=10)
 
 
 class Producer:
     """Adds jobs until it is told to stop: one by one, in bulks, and now and then many at once.
 
+    A plain one has a `SyncQueue`, and a thread for each call: as many at once as it has threads.
     What a burst was more than its share comes off the others, so that the rate is what it should
     be, but for bursts that are ordered too often.
     """
@@ -39,7 +55,12 @@ class Producer:
         settings = dict(orders.settings or {})
         self._rate: float = settings.pop("rate")
         self._kinds: list[str] = settings.pop("kinds", [])
-        self._queue = Queue(orders.queue, redis_url=orders.url, **settings)
+        is_plain = settings.pop("plain", False)
+        self._queue = (Plainly if is_plain else Queue)(
+            orders.queue, redis_url=orders.url, **settings
+        )
+        self._most_at_once = THREADS if is_plain else None
+        self._doomed: deque[str] = deque(maxlen=_REMEMBERED)
         self._chance = random.Random(orders.seed)
         self._stop = asyncio.Event()
         self._room = asyncio.Semaphore(_PATIENCE)
@@ -66,8 +87,11 @@ class Producer:
                 is_free = self._burst is None or self._burst.done()
                 size = self._ordered.popleft() if is_free and self._ordered else wish.burst
                 if size and is_free:
-                    self._owed += size
-                    self._burst = tasks.create_task(self._add_at_once([*islice(asking, size)]))
+                    some = [*islice(asking, size)][: self._most_at_once]
+                    self._owed += len(some)
+                    self._burst = tasks.create_task(self._add_at_once(some))
+                if self._doomed and self._chance.random() < _REVIVES:
+                    tasks.create_task(self._revive())
                 if wish.is_bulk:
                     tasks.create_task(self._add_many([wish, *islice(asking, _BULK)]))
                 else:
@@ -112,7 +136,7 @@ class Producer:
             self._unanswered -= 1
             if room is not None:
                 room.release()
-        self._added(call, job)
+        self._added(call, job, wish)
         if wish.withdraw_after_ms is not None:
             await self._withdraw(job.id, wish.withdraw_after_ms)
 
@@ -125,8 +149,8 @@ class Producer:
                 for call, _ in asked:
                     self._life.scroll.write(Refused(now_us(), call, repr(error)[:200]))
                 return
-            for (call, _), job in zip(asked, jobs, strict=True):
-                self._added(call, job)
+            for (call, _), job, wish in zip(asked, jobs, wishes, strict=True):
+                self._added(call, job, wish)
         finally:
             self._room.release()
 
@@ -148,8 +172,28 @@ class Producer:
             asked.append((call, arguments))
         return asked
 
-    def _added(self, call: str, job: Job) -> None:
+    def _added(self, call: str, job: Job, wish: Wanted) -> None:
         self._life.scroll.write(Added(now_us(), call, job.id, job.deduplicated))
+        if wish.kind in DOOMED:
+            self._doomed.append(job.id)
+
+    async def _revive(self) -> None:
+        """Send some round again that are dead letters, or will be: one, or some in one call."""
+        some = min(self._chance.choice((1, 1, 1, _REVIVED)), len(self._doomed))
+        ids = self._chance.sample(list(self._doomed), some)
+        began = now_us()
+        for job_id in ids:
+            self._life.scroll.write(Reviving(began, job_id))
+        is_done: bool | None = None
+        try:
+            if some == 1:
+                is_done = await self._queue.retry_job(ids[0])
+            elif await self._queue.replay_dlq(some, ids=ids) == some:
+                is_done = True
+        except ChasquiError:
+            is_done = None  # it may be done or not
+        for job_id in ids:
+            self._life.scroll.write(Revived(now_us(), began, job_id, is_done))
 
     async def _withdraw(self, job_id: str, after_ms: int) -> None:
         await asyncio.sleep(after_ms / 1_000)

@@ -13,10 +13,13 @@ from chaos.history import (
     Asked,
     Born,
     Ended,
+    Fired,
     Found,
     Led,
     Record,
     Recurs,
+    Revived,
+    Reviving,
     Started,
     Withdrawing,
     Withdrawn,
@@ -51,8 +54,12 @@ class Figures:
     """Succeeded in a worker that keeps no results, and nothing is left of them."""
     dead_letters: int
     withdrawn: int
+    revived: int
+    """Dead letters that were sent round again, for certain."""
     set_aside: int
     fired: int
+    fires_told: int
+    """Of these, the windows of which is known when they were fired."""
     had_to_fire: int
     """Windows that came under a leader to whom nothing was done."""
     deaths: int
@@ -87,8 +94,10 @@ def figures(past: Past, breaches: list[Breach]) -> Figures:
         untold=sum(past.may_be_untold(job) and not job.found for job in jobs),
         dead_letters=places["dlq"],
         withdrawn=sum(job.is_withdrawn for job in jobs),
-        set_aside=past.set_aside,
+        revived=sum(each.is_done is True for job in jobs for each in job.revived),
+        set_aside=len(past.set_aside),
         fired=sum("@" in job.job_id for job in jobs),
+        fires_told=sum(job.fire() is not None for job in jobs),
         had_to_fire=sum(len(had_to_fire(past, spec)) for spec in past.recurring.values()),
         deaths=len(past.died_us),
         at_risk=sum(
@@ -186,7 +195,7 @@ def story(breach: Breach, records: Iterable[Record]) -> list[str]:
     job_id = breach.job_id
     if breach.rule == "windows" and not job_id:
         return [to_line(each) for each in records if isinstance(each, Recurs | Born | Led)]
-    kinds = Added | Started | Found | Withdrawing | Withdrawn
+    kinds = Added | Fired | Started | Found | Withdrawing | Withdrawn | Reviving | Revived
     of_job = [r for r in records if isinstance(r, kinds) and r.job_id == job_id]
     calls = {record.call for record in of_job if isinstance(record, Added | Started)}
     runs = {record.run for record in of_job if isinstance(record, Started)}

@@ -41,7 +41,7 @@ def run(options: Options, folder: Path, parts: Iterable[Part] | None = None) -> 
         scroll.write(Stage(now_us(), options.seed, options.server, options.topology, LEASE_MS))
         asyncio.run(_store_recurring(servers.url, scroll))
         scene = Scene(servers, fleet, keys, scroll, threading.Event())
-        with Watch(servers, scroll, keys.scheduler_lock):
+        with Watch(servers, scroll, keys):
             fleet.mend(scroll)
             faults = playable(options.topology, options.faults)
             say(f"{len(faults)} kinds of faults for {options.minutes:g} minutes ...")

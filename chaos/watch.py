@@ -1,33 +1,37 @@
-"""Writes down what excuses everybody, and what does not: a server out of reach, and who leads."""
+"""Writes down what nobody else can tell: a server out of reach, who leads, and what was fired."""
 
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Self
 
 import redis
 
 from chaos.clocks import now_us
-from chaos.history import EVERYBODY, Cut, Led, Scroll
+from chaos.history import EVERYBODY, Cut, Fired, Led, Scroll
 from chaos.process import STANDSTILL_US, watch_pulse
 from chaos.stage import Stage
+from chasquimq.wire.keys import QueueKeys
 
 _LOOK_S = 0.1
+_EVENTS = 1_000
 
 
 class Watch:
-    """Two threads: one asks the server again and again, one sees whether this process gets time.
+    """Three threads: two ask the server again and again, one sees whether this process gets time.
 
     The proxies live in this process: when it stands still, so does everybody's network.
     """
 
-    def __init__(self, stage: Stage, scroll: Scroll, scheduler_lock: bytes) -> None:
+    def __init__(self, stage: Stage, scroll: Scroll, keys: QueueKeys) -> None:
         """Nothing is watched before `with`."""
         self._stage = stage
-        self._lock = scheduler_lock
+        self._keys = keys
         self._scroll = scroll
         self._stop = threading.Event()
         self._threads = [
             threading.Thread(target=self._look, daemon=True),
+            threading.Thread(target=self._follow, daemon=True),
             threading.Thread(target=watch_pulse, args=(scroll, EVERYBODY, self._stop), daemon=True),
         ]
 
@@ -61,8 +65,28 @@ class Watch:
     def _leader(self) -> str:
         """Who holds the scheduler's lock; empty if nobody does, or nobody can say."""
         with suppress(redis.RedisError):
-            return (self._stage.run("GET", self._lock) or b"").decode()
+            return (self._stage.run("GET", self._keys.scheduler_lock) or b"").decode()
         return ""
+
+    def _follow(self) -> None:
+        """Write down each event that tells of the job of a window that it waits.
+
+        Where something else stands at the key of events, or nobody answers, some may be missed.
+        """
+        last = b"0-0"
+        while not self._stop.wait(_LOOK_S):
+            with suppress(redis.RedisError, ValueError, AssertionError):
+                since = b"(" + last
+                found = self._stage.run("XRANGE", self._keys.events, since, "+", "COUNT", _EVENTS)
+                for entry_id, fields in found:
+                    last = entry_id
+                    self._note_fire(entry_id, fields)
+
+    def _note_fire(self, entry_id: bytes, fields: Mapping[bytes, bytes]) -> None:
+        job_id = fields.get(b"id", b"").decode("utf-8", "replace")
+        if fields.get(b"e") == b"waiting" and job_id.rpartition("@")[2].isdigit():
+            at_ms = int(entry_id.partition(b"-")[0])
+            self._scroll.write(Fired(now_us(), job_id, int(fields[b"ts"]), at_ms))
 
     def _told(self, since: int, until: int, leader: str) -> None:
         if leader:

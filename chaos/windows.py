@@ -1,4 +1,4 @@
-"""Pure: which windows of a recurring job had to fire, since somebody led and nothing was wrong.
+"""Pure: which windows of a recurring job had to fire, and which of those that did should not have.
 
 A window that passes while nobody leads, or while the leader cannot reach the server, may be left
 out by the policies that say so. One that comes while the same process has led for a while, and
@@ -19,6 +19,8 @@ _LONGEST_US = 10_000_000
 # A window is on time for as long as the next one has not come; beyond that, what is not worth a
 # word: a machine that is busy, or a look at the lock that came between.
 _SLACK_US = 500_000
+# Longer than anything keeps a leader's command from the server, and less than any clock is wrong.
+_CLOCK_MS = 30_000
 # These are done to the server, for everybody; the others name the process that they are done to. A
 # server that is away, or without memory, is written down as such.
 _AIMED_AT_ALL = frozenset({"reset-everybody", "move-slot", "destroy-group"})
@@ -85,6 +87,29 @@ def _had_to_fire(past: Past, spec: Recurs, first_ms: int, last_ms: int) -> Itera
             latest = min(until_us // 1_000 + offset_ms - spec.every_ms, last_ms)
             steps = -(-(earliest - first_ms) // spec.every_ms)
             yield from range(first_ms + steps * spec.every_ms, latest + 1, spec.every_ms)
+
+
+def too_many(past: Past, spec: Recurs) -> Iterator[tuple[int, str]]:
+    """Windows that fired and should have been left out, and why.
+
+    A leader chooses by the time that its event tells: with `skip` no window fires once the next has
+    come, with `fire-once` one does, and no other that had come by then. That time is the server's.
+    """
+    windows = fired(past, spec.key)
+    for window_ms, next_ms in zip(windows, [*windows[1:], None], strict=True):
+        fire = past.jobs[f"{spec.key}@{window_ms}"].fire()
+        if fire is None:
+            continue
+        if abs(fire.told_ms - fire.at_ms) > _CLOCK_MS:
+            wrong_ms = fire.told_ms - fire.at_ms
+            yield window_ms, f"it was fired by a clock that was wrong by {wrong_ms} ms"
+        if spec.policy == "fire-all":
+            continue
+        if spec.policy == "skip" and fire.told_ms >= window_ms + spec.every_ms:
+            late_ms = fire.told_ms - window_ms
+            yield window_ms, f"it was fired {late_ms} ms late, when the next had come"
+        if next_ms is not None and next_ms <= fire.told_ms:
+            yield next_ms, f"it was fired, too, though it had passed when {window_ms} was"
 
 
 def _terms(past: Past) -> Iterator[_Term]:

@@ -15,6 +15,8 @@ RECURRING = (("skip", 700), ("fire-once", 900), ("fire-all", 1_100))
 # When the faults are over: of these no window may be left out, since nothing is wrong any more.
 RECURRING_IN_THE_QUIET = (("skip", 300), ("fire-once", 350), ("fire-all", 400))
 RECURRING_BUDGET = 4
+DOOMED = ("failing", "hopeless")
+"""Kinds of jobs that become dead letters, whatever befalls them."""
 # How seldom a producer asks for many at once, each by a call of its own, and for how many. The many
 # are more calls than a ring has places; the few are more than one `XADD IDMP` after the other may
 # be under way.

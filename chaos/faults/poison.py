@@ -8,6 +8,7 @@ from chaos.scene import FutileError, Scene
 from chasquimq.wire.repeat import RepeatableSpec, RepeatPattern, encode_spec
 
 BOGUS_SPEC = b"bogus-"
+_TAIL = 6
 
 _OVERSIZE = b"x" * (1_048_576 + 1)
 _ENVELOPE_OF_TWO = b"\x92\xa2id\xc4\x01\xc0"
@@ -46,26 +47,31 @@ return redis.call('ZADD', KEYS[1], 'XX', 'CH', due + 0.5, ARGV[1])
 """
 
 
+def tail(raw: bytes) -> str:
+    """By which a member is known again: no two have the same last bytes, but for the shortest."""
+    return raw[-_TAIL:].hex()
+
+
 def entry(scene: Scene, chance: random.Random) -> str:
     """An entry of the stream that is no job."""
     what, fields = chance.choice(_ENTRIES)
     with scene.server():
-        scene.stage.run("XADD", scene.keys.stream, "*", *fields)
-        scene.scroll.write(Poisoned(now_us(), f"entry: {what}", 1))
+        entry_id = scene.stage.run("XADD", scene.keys.stream, "*", *fields)
+        scene.scroll.write(Poisoned(now_us(), f"entry: {what}", entry_id.decode()))
     return what
 
 
 def member(scene: Scene, chance: random.Random) -> str:
     """A member of the delayed set that is no job, due now; each differs, as members of sets do."""
     what, raw = chance.choice(_MEMBERS)
-    unlike = raw if what == "too short" else raw + chance.randbytes(6)
+    unlike = raw if what == "too short" else raw + chance.randbytes(_TAIL)
     due_ms = now_ms() + chance.randint(-1_000, 1_000)
     with scene.server():
         added = scene.stage.run("ZADD", scene.keys.delayed, due_ms, unlike)
-        scene.scroll.write(Poisoned(now_us(), f"member: {what}", int(added)))
-    if not added:
-        message = f"one that is {what} is there already"
-        raise FutileError(message)
+        if not added:
+            message = f"one that is {what} is there already"
+            raise FutileError(message)
+        scene.scroll.write(Poisoned(now_us(), f"member: {what}", tail(unlike)))
     return what
 
 

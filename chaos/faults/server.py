@@ -1,6 +1,7 @@
 """Faults of the server: killed, frozen, out of memory, forgetful; and a queue that is paused."""
 
 import random
+import time
 from collections.abc import Callable
 
 import redis
@@ -11,6 +12,13 @@ from chaos.options import LEASE_MS
 from chaos.scene import FutileError, Scene
 
 _LEASE_S = LEASE_MS / 1_000
+# Of faults of memory: how many fill it, how far it is from full, in which steps it is filled, and
+# how often what became free is taken again.
+_FILLED = 0.8
+_ROOM = 1 << 20
+_CHUNK = 16 << 10
+_MOST_CHUNKS = 1_000
+_REFILL_S = 0.05
 
 
 def kill_and_restart(scene: Scene, chance: random.Random) -> str:
@@ -56,17 +64,49 @@ def destroy_group(scene: Scene, chance: random.Random) -> str:  # noqa: ARG001
 
 
 def exhaust_memory(scene: Scene, chance: random.Random) -> str:
-    """The server is at `maxmemory`: what needs memory is refused for a while."""
+    """Memory is filled up to `maxmemory`, and what becomes free is filled again, for a while.
+
+    So what needs memory is refused most of the time, and not always: jobs that end make room. Now
+    and then `maxmemory` is lowered below what is in use instead, and nothing makes room enough.
+    """
     seconds = chance.uniform(0.3, 1.2 * _LEASE_S)
+    ballast = scene.keys.stream + b":ballast"
     with scene.server():
         server, began = scene.stage.primary(), now_us()
         try:
-            scene.stage.run("CONFIG", "SET", "maxmemory", "1")
-            scene.last(seconds)
+            if chance.random() < _FILLED:
+                used: int = server.client().info("memory")["used_memory"]
+                scene.stage.run("CONFIG", "SET", "maxmemory", used + _ROOM)
+                how = f"{_keep_full(scene, ballast, seconds) * _CHUNK >> 10} KiB"
+            else:
+                scene.stage.run("CONFIG", "SET", "maxmemory", 1)
+                how = "lowered"
+                scene.last(seconds)
         finally:
             _insist(scene, lambda: server.client().config_set("maxmemory", "0"))
+            _insist(scene, lambda: server.client().delete(ballast))
             scene.scroll.write(Starved(began, now_us()))
-    return f"for {seconds:.1f} s"
+    return f"{how} for {seconds:.1f} s"
+
+
+def _keep_full(scene: Scene, key: bytes, seconds: float) -> int:
+    """Fill it, and what becomes free again for so long; how many chunks it took in all."""
+    chunks, until = _fill(scene, key), time.monotonic() + seconds
+    while time.monotonic() < until and not scene.over.is_set():
+        scene.last(_REFILL_S)
+        chunks += _fill(scene, key)
+    return chunks
+
+
+def _fill(scene: Scene, key: bytes) -> int:
+    """Write until the server has no more memory to give; how many chunks it took."""
+    for chunks in range(_MOST_CHUNKS):
+        try:
+            scene.stage.run("RPUSH", key, b"x" * _CHUNK)
+        except redis.OutOfMemoryError:
+            return chunks
+    message = f"{_MOST_CHUNKS * _CHUNK >> 20} MiB did not fill it"
+    raise FutileError(message)
 
 
 def pause_queue(scene: Scene, chance: random.Random) -> str:

@@ -22,6 +22,8 @@ from chaos.history import (
     Quiet,
     Recurs,
     Refused,
+    Revived,
+    Reviving,
     SetAside,
     Stage,
     Started,
@@ -361,6 +363,40 @@ def test_a_group_that_was_destroyed_once_makes_a_budget_twice_what_it_was_and_no
 # How jobs end
 
 
+def revived(at_ms, *, is_done=True):
+    """Somebody asks at that time to send the job round again."""
+    return [Reviving(at_ms * MS, "j"), Revived((at_ms + 1) * MS, at_ms * MS, "j", is_done)]
+
+
+def failed_again(times):
+    runs = [
+        ran(at_ms=510 + 20 * at, until_ms=511 + 20 * at, how="failed", attempt=at + 1)
+        for at in range(times)
+    ]
+    return [record for run in runs for record in run]
+
+
+def test_a_job_that_was_sent_round_again_has_its_runs_once_more_and_no_more():
+    both = [*added(), *failed(3), *failed_again(3), dead_letter()]
+    assert breaches(*both) == [("budget", "j")]
+    assert breaches(*both, *revived(500)) == []
+    assert breaches(*both, Reviving(500 * MS, "j")) == []
+    assert breaches(*both, *revived(900)) == [("budget", "j"), ("given up", "j")]
+    assert ("budget", "j") in breaches(*both, *failed_again(1), *revived(500))
+
+
+def test_a_job_that_was_sent_round_again_has_all_its_runs_again():
+    given_up = [*added(), *failed(3), *failed_again(2), dead_letter()]
+    assert breaches(*given_up, *revived(500)) == [("given up", "j")]
+    # Who was not told may have sent it round later, or not at all.
+    assert breaches(*given_up, *revived(500, is_done=None)) == []
+    assert breaches(*given_up, Reviving(500 * MS, "j")) == []
+
+
+def test_a_job_that_was_sent_round_again_and_is_nowhere_is_lost():
+    assert breaches(*added(), *failed(3), *revived(500)) == [("lost", "j")]
+
+
 def test_a_job_that_completed_without_a_run_is_seen():
     assert breaches(*added(), completed()) == [("completed", "j")]
 
@@ -662,17 +698,49 @@ def test_a_recurring_job_that_never_fired_is_seen():
 # Poison and rest
 
 
+ENTRY = Poisoned(1, "entry: garbage", "7-1")
+MEMBER = Poisoned(2, "member: too short", "01")
+ENTRY_ASIDE, MEMBER_ASIDE = SetAside("7-1", "ff00"), SetAside("0-0", "01")
+
+
 def test_poison_that_vanished_is_seen():
-    poison = [Poisoned(1, "entry: garbage", 2), SetAside(1)]
-    assert breaches(*poison) == [("poison", "")]
-    assert breaches(*poison, SetAside(1)) == []
+    assert breaches(ENTRY, MEMBER, ENTRY_ASIDE, MEMBER_ASIDE) == []
+    assert breaches(ENTRY, MEMBER, ENTRY_ASIDE) == [("poison", "")]
+    assert breaches(ENTRY, MEMBER, MEMBER_ASIDE) == [("poison", "")]
+
+
+def test_poison_that_vanished_is_seen_though_another_was_set_aside_twice():
+    twice = breaches(ENTRY, MEMBER, ENTRY_ASIDE, ENTRY_ASIDE)
+    assert twice == [("poison", ""), ("poison", "")]
+
+
+def test_members_that_are_alike_are_counted():
+    assert breaches(MEMBER, MEMBER, MEMBER_ASIDE, MEMBER_ASIDE) == []
+    assert breaches(MEMBER, MEMBER, MEMBER_ASIDE) == [("poison", "")]
+
+
+def test_a_member_that_came_to_the_stream_is_known_by_its_last_bytes():
+    assert breaches(MEMBER, SetAside("9-1", "01")) == []
+
+
+def test_a_dead_letter_that_is_no_job_and_that_nobody_left_is_seen():
+    """Such as a job of which something was lost on the way."""
+    assert breaches(ENTRY, ENTRY_ASIDE, SetAside("8-1", "aa")) == [("poison", "")]
+    unsure = Broke(5, "poison-entry", "no answer", is_done=False)
+    assert breaches(ENTRY, ENTRY_ASIDE, SetAside("8-1", "aa"), unsure) == []
 
 
 def test_poison_that_died_with_a_primary_is_excused_and_no_other():
     loss = Forgotten(900 * MS, "primary killed", since_us=500 * MS)
-    assert breaches(Poisoned(600 * MS, "entry: garbage", 1), loss) == []
-    assert breaches(Poisoned(499 * MS, "entry: garbage", 1), loss) == [("poison", "")]
-    assert breaches(Poisoned(901 * MS, "entry: garbage", 1), loss) == [("poison", "")]
+
+    def left(at_ms):
+        return Poisoned(at_ms * MS, "entry: garbage", "7-1")
+
+    assert breaches(left(600), loss) == []
+    assert breaches(left(600), loss, ENTRY_ASIDE) == []
+    assert breaches(left(600), loss, ENTRY_ASIDE, ENTRY_ASIDE) == [("poison", "")]
+    assert breaches(left(499), loss) == [("poison", "")]
+    assert breaches(left(901), loss) == [("poison", "")]
 
 
 def test_a_queue_that_does_not_drain_is_seen():

@@ -13,6 +13,7 @@ from chaos.history import (
     Cut,
     Died,
     Ended,
+    Fired,
     Found,
     Led,
     Quiet,
@@ -22,7 +23,7 @@ from chaos.history import (
     Starved,
 )
 from chaos.past import told
-from chaos.windows import had_to_fire
+from chaos.windows import had_to_fire, too_many
 
 SECOND = 1_000_000
 EVERY_MS = 1_000
@@ -152,3 +153,48 @@ def test_a_job_that_stops_firing_under_a_leader_is_a_breach():
 def test_a_window_that_passes_while_nobody_leads_is_none():
     away = [*leads(until=20), *leads("w.2", since=40)]
     assert check(history(*away, fired=[*range(1, 21), *range(41, 61)])) == []
+
+
+def fire(second, *, late_ms=0, clock_ms=0):
+    """The window of a second was fired so late, by a clock that was wrong by so much."""
+    at_ms = second * EVERY_MS + late_ms
+    return Fired(at_ms * 1_000, f"k@{second * EVERY_MS}", at_ms + clock_ms, at_ms)
+
+
+def unwanted(policy, *fires, fired):
+    """The seconds of windows that fired and should not have, of these that fired."""
+    spec = Recurs(0, "k", EVERY_MS, policy)
+    # Runs begin when nobody doubts any more that it was the fire that was told of.
+    jobs = {f"k@{second * EVERY_MS}": second for second in fired}
+    runs = [Started(90 * SECOND, 90 * EVERY_MS, f"w#{job}", "w", job, "k", 1, 3) for job in jobs]
+    past = told([*BEGIN[:2], spec, *fires, *runs])
+    return [window_ms // EVERY_MS for window_ms, _ in too_many(past, spec)]
+
+
+def test_a_window_that_skip_fires_when_the_next_has_come_is_seen():
+    on_time = [fire(1), fire(2, late_ms=999), fire(3)]
+    assert unwanted("skip", *on_time, fired=(1, 2, 3)) == []
+    assert unwanted("skip", fire(1), fire(2, late_ms=1_000), fired=(1, 2, 4)) == [2]
+
+
+def test_of_windows_that_passed_fire_once_fires_one():
+    late = fire(2, late_ms=3_500)
+    assert unwanted("fire-once", fire(1), late, fired=(1, 2, 6)) == []
+    assert unwanted("fire-once", fire(1), late, fired=(1, 2, 5)) == [5]
+    assert unwanted("fire-once", fire(1), late, fired=(1, 2, 3, 6)) == [3]
+
+
+def test_fire_all_fires_every_window_however_late():
+    assert unwanted("fire-all", fire(2, late_ms=3_500), fired=(2, 3, 4, 5)) == []
+
+
+@pytest.mark.parametrize("policy", ["skip", "fire-once", "fire-all"])
+@pytest.mark.parametrize("clock_ms", [-40_000, 60_000])
+def test_a_window_that_was_fired_by_a_wrong_clock_is_seen(policy, clock_ms):
+    assert 2 in unwanted(policy, fire(2, clock_ms=clock_ms), fired=(2,))
+
+
+def test_of_a_window_of_which_only_a_retry_was_told_nothing_is_said():
+    late = fire(2, late_ms=100_000)
+    assert unwanted("skip", late, fired=(2,)) == []
+    assert unwanted("skip", fire(2, late_ms=5_000), late, fired=(2,)) == [2]
