@@ -58,8 +58,8 @@ class Theatre:
         self.stage.close()
         self.scroll.close()
 
-    def play(self, fault):
-        return PLAYS[fault](self.scene, random.Random(1))  # noqa: S311
+    def play(self, fault, seed=1):
+        return PLAYS[fault](self.scene, random.Random(seed))  # noqa: S311
 
     def add(self):
         async def add():
@@ -115,6 +115,31 @@ def test_a_blocked_loop_is_written_down_by_who_is_blocked(theatre):
     assert theatre.play("block-loop").startswith("worker-1.1 for ")
     blocked = [each for each in read_all(theatre.folder) if type(each).__name__ == "Blocked"]
     assert [each.who for each in blocked] == ["worker-1.1"]
+
+
+def test_memory_is_filled_to_the_last_and_is_free_again(theatre, monkeypatch):
+    client, refused = theatre.stage.client(), []
+
+    def write_on():
+        for number in range(100):
+            client.set(f"more-{number}", "x" * 1_000)
+
+    def look(scene, seconds):
+        memory = client.info("memory")
+        assert abs(memory["maxmemory"] - memory["used_memory"]) < 100_000
+        with pytest.raises(redis.OutOfMemoryError):
+            write_on()
+        refused.append(seconds)
+        scene.over.set()
+
+    monkeypatch.setattr(Scene, "last", look)
+    told = theatre.play("exhaust-memory", seed=3)
+    assert int(told.partition(" KiB")[0]) > 0
+    assert len(refused) == 1
+    assert client.config_get("maxmemory") == {"maxmemory": "0"}
+    assert client.keys("*ballast*") == []
+    theatre.add()
+    eventually_sync(theatre.is_drained)
 
 
 def test_a_server_without_memory_gets_it_back_however_the_fault_ends(theatre, monkeypatch):
