@@ -13,17 +13,12 @@ from chasquimq.config import LEAST_LEASE_MS
 from chasquimq.errors import ServerReplyError
 from chasquimq.wire.envelope import encode
 from chasquimq.wire.keys import QueueKeys
+from tests.support.access import PROBES, RULES, make_users
 from tests.support.builders import an_envelope
 from tests.support.eventually import eventually
 from tests.support.scene import QUICK_RETRIES, running
 
 SERVERS = ("valkey", "redis-6.2", "redis-7.0", "redis-8.6")
-PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
-_RULE = re.compile(r"^ACL SETUSER (\w+) on >secret (.+)$", re.MULTILINE)
-RULES = {user: rules.split() for user, rules in _RULE.findall(PAGE.read_text())}
-
-
-PROBES = {"xackdel", "xreadgroup"}  # sent to every server, to see whether it has them
 
 
 class House:
@@ -32,9 +27,7 @@ class House:
     def __init__(self, server):
         self.server = server
         self.client = server.client()
-        for user, rules in RULES.items():
-            known = rules if server.is_modern else [rule for rule in rules if rule != "+xackdel"]
-            self.client.execute_command("ACL", "SETUSER", user, "on", ">secret", *known)
+        make_users(server)
 
     def url(self, user):
         """By a database of its own, so that `SELECT` is needed too."""

@@ -8,9 +8,10 @@ from chasquimq import Queue, SyncQueue, Worker
 from chasquimq.broker.call import call, together
 from chasquimq.broker.scripts import parse_script
 from chasquimq.broker.topology import key_slot
-from chasquimq.errors import ConnectionFailedError
+from chasquimq.errors import ConnectionFailedError, ServerReplyError
 from chasquimq.testing import run_until_idle
 from chasquimq.wire.keys import QueueKeys
+from tests.support.access import CLUSTER_RULES, PROBES, make_users
 from tests.support.eventually import eventually
 from tests.support.flavours import FLAVOURS, callers, short_options
 from tests.support.servers import known_servers
@@ -294,3 +295,41 @@ async def test_a_node_that_was_killed_and_comes_back_is_waited_for(cluster, dial
     await asyncio.to_thread(node.restart)
     assert await waiting is False
     await asyncio.to_thread(cluster.wait_until_it_serves)
+
+
+async def test_a_user_needs_no_more_in_a_cluster_than_the_page_says(cluster, queue_name, tag):
+    """Also while keys are on their way, and are asked for where they are going."""
+    done = []
+
+    async def handler(job):
+        done.append(job.data)
+
+    for node in cluster.nodes:
+        make_users(node, *CLUSTER_RULES)
+        node.client().acl_log_reset()
+    url = cluster.url(*cluster.nodes).replace("//", "//jobs:secret@")
+    async with Queue(queue_name, redis_url=url) as queue:
+        await queue.add("work", 1)
+        move = await asyncio.to_thread(cluster.begin_move, tag)
+        await asyncio.to_thread(move.move_key, QueueKeys(queue_name).stream)
+        assert await queue.is_paused() is False  # by a key that is at neither node
+        await asyncio.to_thread(move.finish)
+        await queue.add("work", 2, job_id="j")
+        worker = Worker(queue_name, handler, redis_url=url, handle_signals=False)
+        await run_until_idle(worker, queue)
+    assert sorted(done) == [1, 2]
+    refused = {entry["object"] for node in cluster.nodes for entry in node.client().acl_log()}
+    assert refused <= PROBES
+
+
+async def test_who_may_not_ask_where_a_key_is_going_is_told_so_at_once(cluster, queue_name, tag):
+    for node in cluster.nodes:
+        make_users(node, *CLUSTER_RULES, "-asking")
+    url = cluster.url(*cluster.nodes).replace("//", "//jobs:secret@")
+    async with Queue(queue_name, redis_url=url) as queue:
+        await queue.add("work", 1)
+        move = await asyncio.to_thread(cluster.begin_move, tag)
+        with pytest.raises(ServerReplyError, match=r"(?i)no permissions to run the 'asking'"):
+            await queue.is_paused()
+        await asyncio.to_thread(move.finish)
+        assert await queue.is_paused() is False

@@ -19,6 +19,7 @@ from chasquimq.wire.envelope import decode
 from chasquimq.wire.keys import QueueKeys
 from chasquimq.wire.member import decode_member
 from chasquimq.wire.retry import BackoffSpec, RetryOverride
+from tests.support.access import PROBES, SINK_RULES, make_users
 from tests.support.spark import SPARK_MARKS
 
 pytestmark = SPARK_MARKS
@@ -258,3 +259,22 @@ def test_a_bad_row_is_told_by_its_place_and_chunks_before_its_own_stay(spark, wr
         "row 6 of partition 0, job_id 'order-5'; earlier chunks stay added"
     )
     assert [envelope.id for _, envelope in jobs()] == [f"order-{number}" for number in range(4)]
+
+
+def test_the_sink_needs_no_more_than_a_producer_and_what_the_page_adds(
+    spark, start_server, write, queue_name
+):
+    server = start_server("valkey")
+    make_users(server, *SINK_RULES)
+    client, url = server.client(), server.url.replace("//", "//adds:secret@")
+    client.acl_log_reset()
+    client.config_resetstat()
+    frame = spark.range(3).selectExpr("id", "CAST(id AS STRING) AS job_id", "id % 2 AS delay_ms")
+    for _ in range(2):
+        write(frame, redis_url=url, runId="once")
+    assert client.xlen(QueueKeys(queue_name).stream) == 2
+    assert client.zcard(QueueKeys(queue_name).delayed) == 1
+    assert {entry["object"] for entry in client.acl_log()} <= PROBES
+    stats = client.info("commandstats")
+    called = {name.removeprefix("cmdstat_") for name in stats}
+    assert [rule for rule in SINK_RULES if rule.removeprefix("+") not in called] == []

@@ -191,8 +191,11 @@ class Conduct(Generic[L]):
             # Not reached, so nothing was sent: the owner of the slot will say where to go next.
             self._access.last_problem = str(error)
         else:
-            for index, reply in zip(asked, replies[len(loads) + 1 :: 2], strict=True):
-                effort.answers[index] = reply
+            leaves, answers = replies[len(loads) :: 2], replies[len(loads) + 1 :: 2]
+            for index, leave, answer in zip(asked, leaves, answers, strict=True):
+                # Who may not ask is sent back to the owner, which sends it here: it must be told.
+                is_final = isinstance(leave, ReplyError) and not refusals([leave], [0], "")
+                effort.answers[index] = leave if is_final else answer
 
     def _honest(self, error: ChasquiError, effort: "_Effort") -> ChasquiError:
         """The error itself, unless it would claim too much about a call that was sent."""
