@@ -12,6 +12,7 @@ from chaos.excuses import (
     is_certainly_paused,
     is_lost,
     is_unsettled,
+    last_life,
     lost_deliveries,
     was_about_to_begin,
     was_forgotten,
@@ -157,9 +158,9 @@ def nothing_is_given_up_early(past: Past) -> Iterator[Breach]:
         budget = past.budget_of(job)
         if "dlq" not in job.places() or budget is None:
             continue
-        if any(run.how == "hopeless" for run in job.last_life()):
+        if any(run.how == "hopeless" for run in last_life(past, job)):
             continue
-        runs = len(job.last_life())
+        runs = len(last_life(past, job))
         if runs + lost_deliveries(past, job, _given_up_us(past, job)) < budget:
             text = f"it is in dlq after {runs} runs of {budget}"
             yield Breach("given up", job.job_id, text)
@@ -290,22 +291,25 @@ def windows_fire_by_policy(past: Past) -> Iterator[Breach]:
 def poison_is_set_aside(past: Past) -> Iterator[Breach]:
     """What is no job is a dead letter in the end, once, and held nobody up; nothing else is.
 
-    Unless it was left with a primary that died before its replica had it. What the nemesis does not
-    know to have left may be there, too.
+    Unless it was left with a primary that died before its replica had it. What was left without an
+    answer may be there or not.
     """
-    left = Counter(each.mark for each in past.poisoned)
-    aside = Counter(
-        each.source_id if each.source_id in left else each.tail for each in past.set_aside
+    by_id = Counter(each.source_id for each in past.set_aside)
+    known = {each.entry_id for each in past.poisoned if by_id[each.entry_id] == 1}
+    # Those that a worker handed back have another id; and members never had one.
+    left = [each for each in past.poisoned if each.entry_id not in known]
+    aside = Counter(each.tail for each in past.set_aside if each.source_id not in known)
+    most = Counter(each.tail for each in left)
+    least = Counter(
+        each.tail for each in left if each.is_certain and not was_told_in_vain(past, each.us)
     )
-    vain = Counter(each.mark for each in past.poisoned if was_told_in_vain(past, each.us))
-    for each in {each.mark: each for each in past.poisoned}.values():
-        there, many = aside.pop(each.mark, 0), left[each.mark]
-        if not many - vain[each.mark] <= there <= many:
-            text = f"{each.shape} {each.mark} was left {many} times, and set aside {there} times"
+    for each in {each.tail: each for each in left}.values():
+        there = aside.pop(each.tail, 0)
+        if not least[each.tail] <= there <= most[each.tail]:
+            text = f"{each.shape}, left {most[each.tail]} times, was set aside {there} times"
             yield Breach("poison", "", text)
-    unsure = sum(each.fault.startswith("poison-") and not each.is_done for each in past.broke)
-    if aside.total() > unsure:
-        text = f"{aside.total()} dead letters are no jobs, and nobody left them: {min(aside)} first"
+    if aside:
+        text = f"{aside.total()} dead letters are no jobs, and nobody left them: {min(aside)!r}"
         yield Breach("poison", "", text)
 
 

@@ -61,9 +61,13 @@ def was_about_to_begin(past: Past, later: Run, earlier: Run) -> bool:
 
     A worker looks whether a job is its own, and then begins it. Nothing can keep it from standing
     still between the two, until the job is another's. It is the first that the worker begins when
-    it wakes, of a delivery before that of the other; all others are looked at again.
+    it wakes, of a delivery before that of the other; all others are looked at again. By their
+    numbers deliveries can be compared unless the job was sent round again in between.
     """
-    if later.began.attempt >= earlier.began.attempt:
+    since_us, until_us = earlier.began.us - past.lease_us, later.began.us
+    reviving = past.jobs[later.began.job_id].reviving
+    is_one_life = not any(since_us <= each.us <= until_us for each in reviving)
+    if is_one_life and later.began.attempt >= earlier.began.attempt:
         return False
     beginnings = past.beginnings[later.began.who]
     return any(
@@ -74,6 +78,23 @@ def was_about_to_begin(past: Past, later: Run, earlier: Run) -> bool:
         and beginnings[bisect_left(beginnings, cut.until_us)] == later.began.us
         for cut in past.cuts.get(later.began.who, ())
     )
+
+
+def last_life(past: Past, job: JobPast) -> list[Run]:
+    """Its runs since it was sent round again for the last time; all, if nobody knows when.
+
+    That it was may be unknown to who asked, or may have died with a primary.
+    """
+    answers = [each.is_done for each in job.revived]
+    is_vain = any(
+        loss.since_us <= each.us and each.since_us <= loss.us
+        for loss in past.losses()
+        for each in job.revived
+    )
+    if is_vain or None in answers or len(answers) < len(job.reviving):
+        return job.runs
+    since_us = max((each.since_us for each in job.revived if each.is_done), default=0)
+    return [run for run in job.runs if run.began.us >= since_us]
 
 
 def forgotten_runs(past: Past, job: JobPast, budget: int) -> int:

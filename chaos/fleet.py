@@ -22,7 +22,7 @@ _KEPT_MS = 86_400_000
 # Jobs a second, more than ever come: what is tried is the way in, not the wait.
 _GENEROUS = 500
 # Minutes, both ways; most clocks are right.
-_SKEWS_MS = (0, 0, 0, 0, -180_000, -40_000, 60_000, 240_000)
+_SKEWS_MS = (0, 0, 0, 0, -180_000, -90_000, 60_000, 240_000)
 # What producers do when the queue is full, which it is after every outage.
 _LIMITS: tuple[dict[str, object], ...] = (
     {},

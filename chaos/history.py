@@ -245,14 +245,17 @@ class Paused:
 
 @dataclass(frozen=True, slots=True)
 class Poisoned:
-    """The nemesis left something in the queue that is no job, to be set aside.
+    """The nemesis left something in the queue that is no job, to be set aside; or so it seems.
 
-    By its mark it is known again: the id of its entry, or the last bytes of a member, in hex.
+    It is known again by the id of its entry, unless a worker handed it back and it has another
+    since, and by its last bytes, in hex. Without an answer of the server it may not be there.
     """
 
     us: int
     shape: str
-    mark: str
+    tail: str
+    entry_id: str = ""
+    is_certain: bool = True
 
 
 @dataclass(frozen=True, slots=True)

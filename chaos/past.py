@@ -86,15 +86,12 @@ class JobPast:
 
     def revivals(self) -> int:
         """How often, at most, it was sent round again before its last run."""
-        return sum(each.us <= self.runs[-1].began.us for each in self.reviving) if self.runs else 0
-
-    def last_life(self) -> list[Run]:
-        """Its runs since it was sent round for the last time; all, if nobody knows when."""
-        answers = [each.is_done for each in self.revived]
-        if None in answers or len(answers) < len(self.reviving):
-            return self.runs
-        since_us = max((each.since_us for each in self.revived if each.is_done), default=0)
-        return [run for run in self.runs if run.began.us >= since_us]
+        if not self.runs:
+            return 0
+        until_us = self.runs[-1].began.us
+        refused = [each.since_us for each in self.revived if each.is_done is False]
+        asked = [each.us for each in self.reviving]
+        return sum(us <= until_us for us in asked) - sum(us <= until_us for us in refused)
 
     def fire(self) -> Fired | None:
         """That of its window; None if nobody told of it, or only of a retry."""

@@ -121,7 +121,8 @@ class Producer:
                     await asyncio.sleep(0)  # and was sent
             if not is_apart:
                 await asyncio.sleep(0)
-            self._life.scroll.write(Burst(now_us(), self._who, self._unanswered))
+            under_way = min(self._unanswered, self._most_at_once or self._unanswered)
+            self._life.scroll.write(Burst(now_us(), self._who, under_way))
 
     async def _add_one(self, wish: Wanted, room: asyncio.Semaphore | None = None) -> None:
         [(call, arguments)] = self._asked([wish])
@@ -179,8 +180,9 @@ class Producer:
 
     async def _revive(self) -> None:
         """Send some round again that are dead letters, or will be: one, or some in one call."""
-        some = min(self._chance.choice((1, 1, 1, _REVIVED)), len(self._doomed))
-        ids = self._chance.sample(list(self._doomed), some)
+        known = sorted({*self._doomed})
+        some = min(self._chance.choice((1, 1, 1, _REVIVED)), len(known))
+        ids = self._chance.sample(known, some)
         began = now_us()
         for job_id in ids:
             self._life.scroll.write(Reviving(began, job_id))

@@ -75,7 +75,7 @@ class Watch:
         """
         last = b"0-0"
         while not self._stop.wait(_LOOK_S):
-            with suppress(redis.RedisError, ValueError, AssertionError):
+            with suppress(redis.RedisError, OSError, ValueError, AssertionError):
                 since = b"(" + last
                 found = self._stage.run("XRANGE", self._keys.events, since, "+", "COUNT", _EVENTS)
                 for entry_id, fields in found:
@@ -85,8 +85,8 @@ class Watch:
     def _note_fire(self, entry_id: bytes, fields: Mapping[bytes, bytes]) -> None:
         job_id = fields.get(b"id", b"").decode("utf-8", "replace")
         if fields.get(b"e") == b"waiting" and job_id.rpartition("@")[2].isdigit():
-            at_ms = int(entry_id.partition(b"-")[0])
-            self._scroll.write(Fired(now_us(), job_id, int(fields[b"ts"]), at_ms))
+            told_ms, at_ms = int(fields.get(b"ts", b"")), int(entry_id.partition(b"-")[0])
+            self._scroll.write(Fired(now_us(), job_id, told_ms, at_ms))
 
     def _told(self, since: int, until: int, leader: str) -> None:
         if leader:

@@ -1,6 +1,9 @@
 """Faults of content: things in the queue that are no jobs, and specs that are none."""
 
 import random
+from collections.abc import Sequence
+
+import redis
 
 from chaos.clocks import now_ms, now_us
 from chaos.history import Poisoned
@@ -48,7 +51,7 @@ return redis.call('ZADD', KEYS[1], 'XX', 'CH', due + 0.5, ARGV[1])
 
 
 def tail(raw: bytes) -> str:
-    """By which a member is known again: no two have the same last bytes, but for the shortest."""
+    """By which it is known again: no two members have the same last bytes, but for the shortest."""
     return raw[-_TAIL:].hex()
 
 
@@ -56,8 +59,8 @@ def entry(scene: Scene, chance: random.Random) -> str:
     """An entry of the stream that is no job."""
     what, fields = chance.choice(_ENTRIES)
     with scene.server():
-        entry_id = scene.stage.run("XADD", scene.keys.stream, "*", *fields)
-        scene.scroll.write(Poisoned(now_us(), f"entry: {what}", entry_id.decode()))
+        _leave(scene, f"entry: {what}", tail(_envelope(fields)),
+               ("XADD", scene.keys.stream, "*", *fields))  # fmt: skip
     return what
 
 
@@ -67,12 +70,27 @@ def member(scene: Scene, chance: random.Random) -> str:
     unlike = raw if what == "too short" else raw + chance.randbytes(_TAIL)
     due_ms = now_ms() + chance.randint(-1_000, 1_000)
     with scene.server():
-        added = scene.stage.run("ZADD", scene.keys.delayed, due_ms, unlike)
-        if not added:
-            message = f"one that is {what} is there already"
-            raise FutileError(message)
-        scene.scroll.write(Poisoned(now_us(), f"member: {what}", tail(unlike)))
+        _leave(scene, f"member: {what}", tail(unlike),
+               ("ZADD", scene.keys.delayed, due_ms, unlike))  # fmt: skip
     return what
+
+
+def _leave(scene: Scene, shape: str, its_tail: str, words: Sequence[str | bytes | int]) -> None:
+    """Put it there, and write it down, also if nobody says whether it is there."""
+    try:
+        answer = scene.stage.run(*words)
+    except (redis.ConnectionError, redis.TimeoutError):
+        scene.scroll.write(Poisoned(now_us(), shape, its_tail, is_certain=False))
+        raise
+    if not answer:
+        message = f"{shape} is there already"
+        raise FutileError(message)
+    entry_id = answer.decode() if isinstance(answer, bytes) else ""
+    scene.scroll.write(Poisoned(now_us(), shape, its_tail, entry_id))
+
+
+def _envelope(fields: Sequence[bytes]) -> bytes:
+    return dict(zip(fields[::2], fields[1::2], strict=True)).get(b"d", b"")
 
 
 def spec(scene: Scene, chance: random.Random) -> str:

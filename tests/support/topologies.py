@@ -109,12 +109,16 @@ class Move:
         """Take one key over."""
         self._migrate([key])
 
-    def finish(self) -> None:
-        """Take all keys over, and then the slot itself."""
+    def arrive(self) -> None:
+        """Take all keys over, and let the destination have the slot; the source still asks."""
         while keys := self._keys():
             self._migrate(keys)
-        for node in (self.destination, self.source):
-            self._set(node, "NODE", self._destination_id)
+        self._set(self.destination, "NODE", self._destination_id)
+
+    def finish(self) -> None:
+        """Take all keys over, and then the slot itself."""
+        self.arrive()
+        self._set(self.source, "NODE", self._destination_id)
 
     def _keys(self) -> list[bytes]:
         client = self.source.client()

@@ -183,8 +183,9 @@ class Conduct(Generic[L]):
         requests = [*loads]
         for index in asked:
             requests += (command("ASKING"), effort.call.requests[index])
+        destination = _destination(refused, Cure.ASK)
         try:
-            replies = yield from self._access.visit(_destination(refused, Cure.ASK), requests)
+            replies = yield from self._access.visit(destination, requests)
         except LinkLostError as lost:
             yield from self._after_loss(effort, lost, asked)
         except (ChasquiError, OSError) as error:
@@ -193,9 +194,11 @@ class Conduct(Generic[L]):
         else:
             leaves, answers = replies[len(loads) :: 2], replies[len(loads) + 1 :: 2]
             for index, leave, answer in zip(asked, leaves, answers, strict=True):
-                # Who may not ask is sent back to the owner, which sends it here: it must be told.
-                is_final = isinstance(leave, ReplyError) and not refusals([leave], [0], "")
-                effort.answers[index] = leave if is_final else answer
+                # Who may not ask is sent back to the owner, which sends it here: it must be told,
+                # unless the slot has come here meanwhile, and the request was carried out.
+                is_denied = isinstance(leave, ReplyError) and not refusals([leave], [0], "")
+                is_sent_back = bool(refusals([answer], [0], destination.host))
+                effort.answers[index] = leave if is_denied and is_sent_back else answer
 
     def _honest(self, error: ChasquiError, effort: "_Effort") -> ChasquiError:
         """The error itself, unless it would claim too much about a call that was sent."""

@@ -385,6 +385,18 @@ def test_a_job_that_was_sent_round_again_has_its_runs_once_more_and_no_more():
     assert ("budget", "j") in breaches(*both, *failed_again(1), *revived(500))
 
 
+def test_who_was_told_that_there_is_no_dead_letter_has_sent_none_round():
+    both = [*added(), *failed(3), *failed_again(3), dead_letter()]
+    assert breaches(*both, *revived(500, is_done=False)) == [("budget", "j")]
+
+
+def test_what_was_sent_round_again_by_a_primary_that_died_may_not_have_been():
+    loss = Forgotten(600 * MS, "primary killed", since_us=400 * MS)
+    stays = [*added(), *failed(3), *revived(500), dead_letter()]
+    assert breaches(*stays) == [("given up", "j")]
+    assert breaches(*stays, loss) == []
+
+
 def test_a_job_that_was_sent_round_again_has_all_its_runs_again():
     given_up = [*added(), *failed(3), *failed_again(2), dead_letter()]
     assert breaches(*given_up, *revived(500)) == [("given up", "j")]
@@ -698,7 +710,7 @@ def test_a_recurring_job_that_never_fired_is_seen():
 # Poison and rest
 
 
-ENTRY = Poisoned(1, "entry: garbage", "7-1")
+ENTRY = Poisoned(1, "entry: garbage", "ff00", "7-1")
 MEMBER = Poisoned(2, "member: too short", "01")
 ENTRY_ASIDE, MEMBER_ASIDE = SetAside("7-1", "ff00"), SetAside("0-0", "01")
 
@@ -726,15 +738,28 @@ def test_a_member_that_came_to_the_stream_is_known_by_its_last_bytes():
 def test_a_dead_letter_that_is_no_job_and_that_nobody_left_is_seen():
     """Such as a job of which something was lost on the way."""
     assert breaches(ENTRY, ENTRY_ASIDE, SetAside("8-1", "aa")) == [("poison", "")]
-    unsure = Broke(5, "poison-entry", "no answer", is_done=False)
-    assert breaches(ENTRY, ENTRY_ASIDE, SetAside("8-1", "aa"), unsure) == []
+
+
+def test_an_entry_that_a_worker_handed_back_is_known_by_its_last_bytes():
+    assert breaches(ENTRY, SetAside("8-1", "ff00")) == []
+    assert breaches(ENTRY, SetAside("8-1", "ff00"), ENTRY_ASIDE) == [("poison", "")]
+    other = Poisoned(3, "entry: garbage", "ff00", "9-1")
+    assert breaches(ENTRY, other, ENTRY_ASIDE, SetAside("8-1", "ff00")) == []
+    assert breaches(ENTRY, other, ENTRY_ASIDE) == [("poison", "")]
+
+
+def test_what_was_left_without_an_answer_may_be_there_or_not():
+    unsure = Poisoned(5, "entry: garbage", "ee", is_certain=False)
+    assert breaches(unsure) == []
+    assert breaches(unsure, SetAside("8-1", "ee")) == []
+    assert breaches(unsure, SetAside("8-1", "ee"), SetAside("8-2", "ee")) == [("poison", "")]
 
 
 def test_poison_that_died_with_a_primary_is_excused_and_no_other():
     loss = Forgotten(900 * MS, "primary killed", since_us=500 * MS)
 
     def left(at_ms):
-        return Poisoned(at_ms * MS, "entry: garbage", "7-1")
+        return Poisoned(at_ms * MS, "entry: garbage", "ff00", "7-1")
 
     assert breaches(left(600), loss) == []
     assert breaches(left(600), loss, ENTRY_ASIDE) == []
