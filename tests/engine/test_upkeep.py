@@ -173,6 +173,19 @@ def test_pages_grow_with_small_records_and_shrink_with_large_ones():
     assert pace.count == 1
 
 
+def test_a_pace_asks_for_as_many_as_it_was_told_and_for_no_more_than_is_wanted():
+    asked = []
+
+    def ask(count):
+        asked.append(count)
+        return count
+
+    pace = Pace(5_000, 5_000)
+    for most in (None, 20, None):
+        driving.drive(lambda count: count, pace.page(ask, most))
+    assert asked == [5_000, 20, 5_000]
+
+
 @pytest.mark.parametrize("backwards", [False, True])
 def test_a_stream_is_walked_whole_in_both_directions(run, raw, backwards):
     entry_ids = raw.waiting(*(an_entry(f"j{n}") for n in range(250)))

@@ -124,7 +124,7 @@ async def dial(request):
 
 @pytest.mark.parametrize("kind", ["direct", "batch", "unique", "scheduled", "together"])
 async def test_an_add_whose_repeat_stays_refused_ends_with_outcome_unknown(guarded, dial, kind):
-    caller = dial(guarded.url, short_options(patience_ms=400))
+    caller = dial(guarded.url, short_options(patience_ms=1_200))
     if kind == "direct" and not (await caller.ready()).has_idmp:
         pytest.skip("the server has no XADD IDMP")
     add = calls(guarded.keys)[kind]
@@ -198,7 +198,7 @@ async def test_a_thread_that_insists_gives_up_in_time_though_others_keep_the_lin
     own, connection = (
         guarded.keys,
         BlockingConnection(
-            parse_url(guarded.url), short_options(patience_ms=600), slot_key=guarded.keys.tag
+            parse_url(guarded.url), short_options(patience_ms=1_500), slot_key=guarded.keys.tag
         ),
     )
     add = calls(own)["batch"]
@@ -208,10 +208,12 @@ async def test_a_thread_that_insists_gives_up_in_time_though_others_keep_the_lin
         guarded.proxy.hold_answers()
         adding = asyncio.ensure_future(asyncio.to_thread(connection.run, add))
         await guarded.lose_and_refuse(1)
-        slow = command("XREAD", "BLOCK", 1_500, "STREAMS", b"{nobody}", "$")
+        slow = command("XREAD", "BLOCK", 4_000, "STREAMS", b"{nobody}", "$")
         holding = asyncio.ensure_future(
-            asyncio.to_thread(connection.run, Call((slow,), lambda _: None, block_ms=1_500))
+            asyncio.to_thread(connection.run, Call((slow,), lambda _: None, block_ms=4_000))
         )
+        await eventually(lambda: any(c["cmd"] == "xread" for c in guarded.admin.client_list()))
+        assert not adding.done()
         with pytest.raises(OutcomeUnknownError, match="again and again: NOPERM"):
             await adding
         assert not holding.done()

@@ -77,6 +77,23 @@ def test_jobs_of_a_dead_worker_that_no_reply_can_hold_count_its_runs_and_one_mor
     assert raw.held() == [Held(entry_id, "batch", 2) for entry_id in entry_ids]
 
 
+def test_what_our_own_name_held_before_us_keeps_its_count_though_a_first_page_was_too_large(
+    raw, hand
+):
+    """More than one claim asks for: those behind it were seen by who died, and not by us."""
+    many = 600
+    entry_ids = raw.waiting(*large(many))
+    key = raw.keys.stream
+    for at in range(0, many, 10):
+        raw.client.xreadgroup(GROUP, "batch", {key: ">"}, count=10)
+        some = entry_ids[at : at + 10]
+        raw.client.xclaim(key, GROUP, "batch", 0, some, idle=60_000, justid=True)
+    runs = all_taken(hand)
+    assert ids_of(runs) == sorted(entry_ids)
+    assert [each.delivery.deliveries for each in runs] == [1] * many
+    assert raw.held() == [Held(entry_id, "batch", 2) for entry_id in entry_ids]
+
+
 def test_jobs_around_one_that_no_reply_can_hold_are_taken_and_it_waits_for_its_lease(
     raw, hand, caplog
 ):

@@ -3,8 +3,10 @@
 import time
 
 import pytest
+from pyspark.sql.datasource import DataSourceRegistration
 from pyspark.sql.functions import col, lit, when
 
+from chasquimq import SyncQueue
 from chasquimq.errors import ConfigError
 from chasquimq.spark import process_batch
 from chasquimq.wire.keys import QueueKeys
@@ -64,6 +66,47 @@ def test_each_job_is_told_its_share_of_the_time_that_its_table_took(queue, drain
     told = [int(fields[b"duration_us"]) for _, fields in events if fields[b"e"] == b"completed"]
     assert len(told) == 400
     assert 0 < sum(told) <= took_us
+
+
+def test_batches_of_one_name_on_two_servers_have_each_their_own_jobs(
+    queue, drain, server, queue_name
+):
+    """The permit that keeps a name to one driver is a key of one database: others may work too."""
+    elsewhere = f"{server.url}/1"
+    add(queue, 3)
+    seen, drained_inside = [], []
+
+    def inner(jobs):
+        drained_inside.extend(jobs.collect())
+
+    def outer(jobs):
+        drain(inner, redis_url=elsewhere)
+        seen.extend(row.job_id for row in jobs.collect())
+
+    with SyncQueue(queue_name, redis_url=elsewhere) as other:
+        add(other, 5)
+        drain(outer)
+        assert other.counts().waiting == 0
+        other.obliterate()
+    assert sorted(seen) == ["j0", "j1", "j2"]
+    assert len(drained_inside) == 5
+
+
+def test_what_the_function_raised_is_told_though_spark_is_gone(queue, drain, monkeypatch):
+    add(queue, 1)
+
+    def gone(*_):
+        msg = "no Spark any more"
+        raise RuntimeError(msg)
+
+    def function(_):
+        monkeypatch.setattr(DataSourceRegistration, "register", gone)
+        msg = "the function's own"
+        raise ValueError(msg)
+
+    with pytest.raises(ValueError, match="the function's own"):
+        drain(function)
+    assert queue.counts().active == 1
 
 
 def test_a_queue_that_nobody_has_used_is_not_made(queue, drain, raw):

@@ -53,14 +53,14 @@ class Pace:
         self._most = most
         self.count = self.asked = min(count, most)
 
-    def page(self, ask: Callable[[int], Call[T]], most: int = _MOST_COUNT) -> Steps[T]:
+    def page(self, ask: Callable[[int], Call[T]], most: int | None = None) -> Steps[T]:
         """What the call for that many, but at most `most`, brings; `asked` is how many those were.
 
         Where no reply can hold them half as many are asked for, down to one. For calls that only
         look: one that takes something has taken it, whether the reply came or not.
         """
         while True:
-            self.asked = min(self.count, most)
+            self.asked = self.count if most is None else min(self.count, most)
             try:
                 found: T = yield ask(self.asked)
             except ReplyTooLargeError:
@@ -97,7 +97,7 @@ class Pages:
         self._pace = pace or Pace()
         self.is_over = False
 
-    def next(self, most: int = _MOST_COUNT) -> Steps[list[Reply]]:
+    def next(self, most: int | None = None) -> Steps[list[Reply]]:
         """Rows of entry id and fields, at most `most`; none when it is over."""
         if self.is_over:
             return []

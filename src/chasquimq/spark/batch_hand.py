@@ -93,6 +93,8 @@ class Hand:
         self._is_first = True
         self._pace = Pace(_CHUNK, _CHUNK)
         self._giants: set[bytes] = set()  # entries that alone are more than a reply holds
+        # What was pending under our name before we took anything, and how often it was delivered.
+        self._inherited: dict[bytes, int] = {}
         self.unfit = Processed()
         """What could not be run at all."""
 
@@ -104,6 +106,7 @@ class Hand:
             self._is_first = False
             self._join()
             self.let_go()
+            self._inherited = {each.entry_id: each.deliveries for each in self._pending()}
         while deliveries := self._deliveries(most):
             runs = self._admitted(deliveries)
             if runs:
@@ -209,19 +212,22 @@ class Hand:
         return bool(strays)
 
     def _strays(self) -> list[Delivery]:
-        """What is ours by the server's book and never reached us."""
-        strays: list[Delivery] = []
+        """What was given to us and never reached us; what we have from before was seen once."""
+        return [
+            each
+            for each in self._pending()
+            if each.entry_id not in self._leases
+            and each.entry_id not in self._giants
+            and each.idle_ms < IDLE_FOR_ALL_MS
+            and self._inherited.get(each.entry_id) != each.deliveries
+        ]
+
+    def _pending(self) -> Iterator[Delivery]:
+        """What is ours by the server's book."""
         own, first = (self._keys, self._config.group, self._config.consumer_id), "-"
         while page := self._connection.run(stream.pending(*own, first=first)):
-            strays += [
-                each
-                for each in page
-                if each.entry_id not in self._leases
-                and each.entry_id not in self._giants
-                and each.idle_ms < IDLE_FOR_ALL_MS
-            ]
+            yield from page
             first = f"({page[-1].entry_id.decode()}"
-        return strays
 
     def _admitted(self, deliveries: list[Delivery]) -> list[Run]:
         runs: list[Run] = []

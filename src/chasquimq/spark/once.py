@@ -1,10 +1,11 @@
 """`process_batch`: drains what waits in a queue as one DataFrame after another, and ends."""
 
-import hashlib
+import itertools
 import logging
+import threading
 import uuid
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
@@ -33,6 +34,9 @@ from chasquimq.wire.keys import QueueKeys
 log = logging.getLogger("chasquimq.spark")
 
 _HIDDEN = ("state", "consumer", "idle_ms", "deliveries")
+
+_names_taken: set[str] = set()
+_names_guard = threading.Lock()
 
 
 def process_batch(  # noqa: PLR0913 -- the documented arguments
@@ -85,14 +89,14 @@ def process_batch(  # noqa: PLR0913 -- the documented arguments
     spark = spark or session()
     with ExitStack() as afterwards:
         hand, url = _hand(afterwards, config, server_of(spark, redis_url) or DEFAULT_URL)
-        table = _table(spark, url, config, schema)
-        afterwards.callback(table, ())  # Spark keeps the last one for as long as it runs
+        table = _Tables(spark, afterwards.enter_context(_name()), url, config, schema)
+        afterwards.callback(table.forget)
         done = Processed()
         while runs := hand.take(max_jobs):
             hand.tell_active(runs)
             began_us = SYSTEM_CLOCK.monotonic_us()
             try:
-                given = table([run.delivery.entry_id for run in runs])
+                given = table.of([run.delivery.entry_id for run in runs])
                 outcomes = _outcomes(function(given), runs, keeps_results=store_results)
             except BaseException:
                 hand.let_go()
@@ -127,33 +131,73 @@ def _hand(afterwards: ExitStack, config: ConsumerConfig, url: str) -> tuple[Hand
     return Hand(connection, keys, config, leases), url
 
 
-def _table(
-    spark: SparkSession, url: str, config: ConsumerConfig, schema: StructType | str | None
-) -> Callable[[Sequence[bytes]], DataFrame]:
-    """What is in hand, as a table, and nothing else; what makes one of entry ids."""
-    # One for all calls of this name: of these one is at work at a time, and none is forgotten.
-    whose = f"{config.queue_name}\0{config.consumer_id}".encode()
-    name = f"chasquimq_batch_{hashlib.blake2b(whose, digest_size=12).hexdigest()}"
-    columns = None
-    if schema is not None:
-        parsed = spark.createDataFrame([], schema).schema
-        ours = struct(JOBS).fields
-        kinds = [parsed if each.name == "payload" else each.dataType for each in ours]
-        columns = StructType(
-            [StructField(each.name, kind) for each, kind in zip(ours, kinds, strict=True)]
-        )
+@contextmanager
+def _name() -> Iterator[str]:
+    """What tables of one call are called in Spark, as those of no other call at work.
 
-    def load(entry_ids: Sequence[bytes]) -> DataFrame:
+    Spark keeps a name, and what was registered under it last, for as long as it runs. So names are
+    used again, and there are as many as there were calls at work at a time.
+    """
+    with _names_guard:
+        names = (f"chasquimq_batch_{number}" for number in itertools.count(1))
+        name = next(each for each in names if each not in _names_taken)
+        _names_taken.add(name)
+    try:
+        yield name
+    finally:
+        with _names_guard:
+            _names_taken.discard(name)
+
+
+class _Tables:
+    """Makes a table of what is in hand, and of nothing else."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        name: str,
+        url: str,
+        config: ConsumerConfig,
+        schema: StructType | str | None,
+    ) -> None:
+        self._spark = spark
+        self._name = name
+        self._url = url
+        self._config = config
+        self._schema: StructType | None = None
+        self._has_registered = False
+        if schema is not None:
+            payload = spark.createDataFrame([], schema).schema
+            ours = struct(JOBS).fields
+            kinds = [payload if each.name == "payload" else each.dataType for each in ours]
+            self._schema = StructType(
+                [StructField(each.name, kind) for each, kind in zip(ours, kinds, strict=True)]
+            )
+
+    def of(self, entry_ids: Sequence[bytes]) -> DataFrame:
+        """The table of these entries; the one before is done, and its name free."""
+        self._register(entry_ids)
+        reader = self._spark.read.format(self._name)
+        reader = reader.options(queue=self._config.queue_name, group=self._config.group)
+        frame = reader.load() if self._schema is None else reader.schema(self._schema).load()
+        return frame.drop(*_HIDDEN)
+
+    def forget(self) -> None:
+        """Let Spark keep no ids. Never raises: everything is settled, or an error under way."""
+        if not self._has_registered:
+            return
+        try:
+            self._register(())
+        except Exception as error:  # noqa: BLE001 -- Spark may be gone, by whatever error of its own
+            log.debug("Spark keeps the ids of the last table: %s", error)
+
+    def _register(self, entry_ids: Sequence[bytes]) -> None:
         class InHand(ChosenJobs):
             pass
 
-        InHand.url, InHand.format_name, InHand.entry_ids = url, name, tuple(entry_ids)
-        spark.dataSource.register(InHand)  # in the place of the one before, which is done
-        reader = spark.read.format(name).options(queue=config.queue_name, group=config.group)
-        frame = reader.load() if columns is None else reader.schema(columns).load()
-        return frame.drop(*_HIDDEN)
-
-    return load
+        InHand.url, InHand.format_name, InHand.entry_ids = self._url, self._name, tuple(entry_ids)
+        self._spark.dataSource.register(InHand)
+        self._has_registered = True
 
 
 def _outcomes(answer: DataFrame | None, runs: list[Run], *, keeps_results: bool) -> list[Outcome]:
