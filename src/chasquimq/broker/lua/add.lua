@@ -25,6 +25,7 @@ if limit > 0 and trim ~= '1' and depth + wanted > limit then
 end
 
 local trims = trim == '1' and limit > 0
+-- The cap of the events is minded at every hundredth: a node of their stream has as many.
 for at = 1, 3 * fits, 3 do
   local envelope, name = asked[at + 1], asked[at + 2]
   if trims then
@@ -36,12 +37,15 @@ for at = 1, 3 * fits, 3 do
     redis.call('XADD', stream, '*', 'd', envelope)
   end
   if events_cap ~= '0' then
-    if name ~= '' then
+    local id = asked[at]
+    if name == '' then
       redis.pcall('XADD', events, 'MAXLEN', '~', events_cap, '*',
-                  'e', 'waiting', 'id', asked[at], 'ts', ts_ms, 'n', name)
+                  'e', 'waiting', 'id', id, 'ts', ts_ms)
+    elseif at % 300 == 1 then
+      redis.pcall('XADD', events, 'MAXLEN', '~', events_cap, '*',
+                  'e', 'waiting', 'id', id, 'ts', ts_ms, 'n', name)
     else
-      redis.pcall('XADD', events, 'MAXLEN', '~', events_cap, '*',
-                  'e', 'waiting', 'id', asked[at], 'ts', ts_ms)
+      redis.pcall('XADD', events, '*', 'e', 'waiting', 'id', id, 'ts', ts_ms, 'n', name)
     end
   end
 end
