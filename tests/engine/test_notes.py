@@ -187,7 +187,7 @@ async def test_a_note_ends_though_what_is_told_beside_it_cannot_be_sent(scene, c
     answers = []
 
     async def handler(job):
-        worker._crew._teller._add(["no bytes"])
+        worker._crew._teller._add([object()])
         for line in ("beside it", "after it"):
             try:
                 answers.append(await soon(job.log(line)))

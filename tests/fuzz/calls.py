@@ -130,7 +130,7 @@ CALLS = {
         [1],
     ),
     "events.about": (events.about(KEYS, "a", since_ms=0, count=3), [[[b"1-1", EVENT]]]),
-    "events.append": (events.append(KEYS, [EVENT], cap=5), [b"1-1"]),
+    "events.append": (events.append(KEYS, [EVENT], cap=5), [None]),
     "events.last_id": (events.last_id(KEYS), [[[b"1-1", EVENT]]]),
     "events.read": (
         events.read(KEYS, after="0", count=2, block_ms=0),
@@ -262,7 +262,7 @@ CALLS = {
     "stream.depth": (DEPTH, [1]),
     "stream.join": (stream.join(KEYS, "g"), [b""]),
     "stream.pending": (stream.pending(KEYS, "g", "c"), [[[b"1-1", b"c", 60_000, 1]]]),
-    "stream.prepare": (stream.prepare(), [b"e0e1f9"]),
+    "stream.prepare": (stream.prepare(), [b"e0e1f9", b"e0e1fa"]),
     "stream.read": (READ, [[[b"q", ROWS]]]),
     "stream.renew": (stream.renew(KEYS, "g", "c", [b"1-1", b"1-2"]), [[b"1-1"]]),
     "stream.unblock": (stream.unblock(7), [1]),

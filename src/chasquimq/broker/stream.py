@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Literal, NamedTuple, TypeAlias
 
 from chasquimq.broker import ring, scripts
-from chasquimq.broker.call import Call, Reply, bulks, call, checked, command
+from chasquimq.broker.call import Call, Reply, all_checked, bulks, call, checked, command
 from chasquimq.broker.ring import Ticket
 from chasquimq.wire.codec import pack_for_script
 from chasquimq.wire.entry import job_fields, parse_job_fields
@@ -232,12 +232,13 @@ def join(keys: QueueKeys, group: str, *, gone_ms: int = GONE_MS) -> Call[str]:
 
 
 def prepare() -> Call[None]:
-    """Give the server the script of completions before the first is asked for.
+    """Give the server the scripts of completions and events before the first is asked for.
 
     One that is sent twice, because the script was not there, comes after what is told meanwhile:
     the `active` of another run, which rides with it, after the progress of that run.
     """
-    return Call((scripts.COMPLETE.load_request(),), lambda replies: checked(replies[0]) and None)
+    requests = [script.load_request() for script in (scripts.COMPLETE, scripts.TELL)]
+    return Call(requests, lambda replies: all_checked(replies) and None)
 
 
 def read(

@@ -3,8 +3,8 @@
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from dataclasses import replace
+from typing import Any, NamedTuple, cast
 
 from chasquimq.broker.call import Call, Reply, together, unraised
 from chasquimq.broker.connection import Connection
@@ -20,16 +20,14 @@ log = logging.getLogger("chasquimq.engine")
 _FLIGHTS = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Joint:
+class Joint(NamedTuple):
     """A retry, and the call in which it can travel with others of its worker."""
 
     relocation: Relocation
     join: Callable[[Sequence[Relocation]], Call[list[bool]]]
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(NamedTuple):
     """One relocation: how it is asked for, the entry it settles, what to report if it moved."""
 
     entry_id: bytes

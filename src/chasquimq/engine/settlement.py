@@ -85,7 +85,7 @@ class Settlement:
     def settle(self, run: Run, outcome: Outcome, duration_us: int) -> None:
         """End a delivery whose handler has run: complete, retry, or dead-letter."""
         if isinstance(outcome, Ok):
-            if self._is_reporting:
+            if self._is_reporting:  # a call costs a job 0.1 us
                 self._report(run, JobOutcomeKind.OK, duration_us)
             value = outcome.value
             self._complete(
@@ -163,12 +163,12 @@ class Settlement:
             backoff_ms=retry.backoff_ms,
             next_attempt=retry.next_attempt,
         )
+        joint = Joint(move, self._retries)
+        if not self._is_reporting:
+            return Move(move.entry_id, joint, _nothing)
         event = RetryScheduled(retry.next_attempt, retry.backoff_ms, run.name)
-        return Move(
-            move.entry_id,
-            Joint(move, self._retries),
-            lambda: report(self._config.metrics.retry_scheduled, event),
-        )
+        sink = self._config.metrics
+        return Move(move.entry_id, joint, lambda: report(sink.retry_scheduled, event))
 
     def _retries(self, moves: Sequence[Relocation]) -> Call[list[bool]]:
         return delayed.retry(
@@ -227,8 +227,14 @@ class Settlement:
         return Telling(self._clock.now_ms(), self._events_cap)
 
     def _report(self, run: Run, kind: JobOutcomeKind, duration_us: int) -> None:
+        if not self._is_reporting:
+            return
         outcome = JobOutcome(kind, run.attempt, duration_us, run.name, run.envelope.id)
         report(self._config.metrics.job_outcome, outcome)
+
+
+def _nothing() -> None:
+    """What is reported where nobody reads it."""
 
 
 _CALL_HANDLERS = logging.Logger.callHandlers

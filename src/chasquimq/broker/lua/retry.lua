@@ -30,12 +30,13 @@ for at = 1, #asked, 7 do
     end
     if run_at < earliest then earliest, is_earlier = run_at, true end
     if events_cap ~= '0' then
-      local told = {events, 'MAXLEN', '~', events_cap, '*',
-                    'e', 'retry-scheduled', 'id', job_id, 'ts', ts_ms}
-      if name ~= '' then told[#told + 1], told[#told + 2] = 'n', name end
-      told[#told + 1], told[#told + 2] = 'attempt', asked[at + 5]
-      told[#told + 1], told[#told + 2] = 'backoff_ms', asked[at + 4]
-      redis.pcall('XADD', unpack(told))
+      if name ~= '' then
+        redis.pcall('XADD', events, 'MAXLEN', '~', events_cap, '*', 'e', 'retry-scheduled', 'id', job_id,
+                    'ts', ts_ms, 'n', name, 'attempt', asked[at + 5], 'backoff_ms', asked[at + 4])
+      else
+        redis.pcall('XADD', events, 'MAXLEN', '~', events_cap, '*', 'e', 'retry-scheduled', 'id', job_id,
+                    'ts', ts_ms, 'attempt', asked[at + 5], 'backoff_ms', asked[at + 4])
+      end
     end
   end
 end
