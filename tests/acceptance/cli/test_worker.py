@@ -23,7 +23,7 @@ pytestmark = pytest.mark.servers("valkey")  # processes and files, no matter of 
 
 LEASE_MS = str(LEAST_LEASE_MS)
 TASKS = """
-import asyncio, ctypes, multiprocessing, os, pathlib, signal, time
+import asyncio, ctypes, gc, multiprocessing, os, pathlib, signal, time
 from chasquimq import Chasqui, Job
 
 app = Chasqui("QUEUE")
@@ -72,6 +72,11 @@ async def fork_and_die(job: Job, how, until):
 async def grow(megabytes):
     app.ballast = bytearray(megabytes * 1_048_576)
     print(f"is large: {os.getpid()}", flush=True)
+
+
+@app.task
+async def loaded():
+    print(f"{gc.get_freeze_count()} objects are left alone", flush=True)
 
 
 @app.task
@@ -155,12 +160,19 @@ def test_an_app_is_run_and_a_banner_says_what_and_where(chasqui, queue, server):
     banner = worker.lines[:6]
     assert banner[0].startswith("chasqui worker ")
     assert banner[1:] == [
-        "  handler    tasks:app (die, fail, fork_and_die, grow, hello, hold)",
+        "  handler    tasks:app (die, fail, fork_and_die, grow, hello, hold, loaded)",
         f"  queue      {queue.name}",
         f"  server     {server.url}",
         "  processes  1",
         "Ctrl+C to stop, twice to stop at once",
     ]
+
+
+def test_what_was_loaded_before_the_first_job_is_left_alone_by_the_collector(chasqui, queue):
+    queue.add("loaded", None)
+    worker = chasqui("worker", "tasks:app", "--burst")
+    assert worker.ended() == 0
+    assert int(re.search(r"(\d+) objects are left alone", worker.text)[1]) > 1_000
 
 
 @pytest.mark.parametrize(
