@@ -19,7 +19,7 @@ _SETTINGS = {
 }
 
 
-def write_report(url: str, queue: str) -> str:
+def write_report(url: str, queue: str, page: Path = PAGE) -> str:
     """A line that says where the report is, or why there is none. Never raises.
 
     In a process of its own: Java writes to the terminal whatever it likes.
@@ -27,10 +27,10 @@ def write_report(url: str, queue: str) -> str:
     try:
         import pyspark  # noqa: F401, PLC0415 -- an extra
     except ImportError:
-        return "No report: Spark is not installed (pip install 'chasquimq[spark]', and Java 17)."
+        return "No report: Spark is not installed (pip install 'chasquimq[spark,spark-java]')."
     try:
         made = subprocess.run(  # noqa: S603 -- this very file
-            [sys.executable, __file__, url, queue],
+            [sys.executable, __file__, url, queue, str(page)],
             capture_output=True,
             text=True,
             timeout=_TIME_LIMIT_S,
@@ -41,18 +41,20 @@ def write_report(url: str, queue: str) -> str:
         return f"No report: Spark was not done after {_TIME_LIMIT_S} s."
     if made.returncode != 0:
         return f"No report: {(made.stderr.strip().splitlines() or ['Spark failed'])[-1]}"
-    return f"The pipeline took in {made.stdout.strip()} events of this; its report is in {PAGE}"
+    return f"The pipeline took in {made.stdout.strip()} events of this; its report is in {page}"
 
 
-def _main(url: str, queue: str) -> None:
+def _main(url: str, queue: str, page: str) -> None:
     from chasquimq.pipeline import Pipeline  # noqa: PLC0415 -- after the check above
     from chasquimq.spark import session  # noqa: PLC0415 -- the same
 
     with tempfile.TemporaryDirectory() as lake:
         pipeline = Pipeline(lake, spark=session("demo", _SETTINGS))
         done = pipeline.run([queue], redis_url=url)
-        PAGE.parent.mkdir(exist_ok=True)
-        PAGE.write_text(pipeline.report(title="What happened in the demo"), encoding="utf-8")
+        told = pipeline.report(title="What happened in the demo")
+    file = Path(page)
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(told, encoding="utf-8")
     print(done.events)
 
 

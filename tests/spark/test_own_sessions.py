@@ -1,14 +1,20 @@
 """What starts a Spark of its own: commands, and a session that nobody prepared."""
 
+import asyncio
+import importlib
 import json
 import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from tests.support.spark import DRIVER_MARKS, SMALL
+from tests.support.spark import DRIVER_MARKS, QUICK_JAVA, SMALL
+from tests.support.story import some, work
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 pytestmark = [*DRIVER_MARKS, pytest.mark.usefixtures("java")]
 
@@ -33,6 +39,19 @@ def test_a_stream_goes_on_until_ctrl_c_and_tells_what_it_did(server, queue, queu
     ], rest
     assert (process.returncode, rest) == (0, "")
     assert json.loads(done)["events"] == 1
+
+
+def test_the_demo_ends_with_a_report_and_says_where_it_is(
+    server, queue_name, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", QUICK_JAVA)
+    monkeypatch.syspath_prepend(EXAMPLES)
+    report = importlib.import_module("demo_parts.report")
+    asyncio.run(work(server.url, queue_name, some("well", 1)))
+    page = tmp_path / "build" / "report.html"
+    said = report.write_report(server.url, queue_name, page)
+    assert said == f"The pipeline took in 3 events of this; its report is in {page}"
+    assert page.read_text().endswith("</html>\n")
 
 
 UNREGISTERED = """
