@@ -133,6 +133,22 @@ def test_a_second_write_with_the_same_run_id_adds_only_what_is_new(
     assert queue.counts().waiting == 600
 
 
+@pytest.mark.parametrize(("columns", "twice"), [(["_c0"], True), (["_c0", "_c0 as job_id"], False)])
+def test_rows_of_files_that_are_cut_otherwise_are_added_again_unless_they_have_an_id(
+    spark, write, queue, tmp_path, columns, twice
+):
+    """Cut as on a machine with other cores, or under other settings of `spark.sql.files`."""
+    path = tmp_path / "numbers.csv"
+    path.write_text("".join(f"{number:08}\n" for number in range(20)))
+    try:
+        for most_bytes in ("200", "90"):
+            spark.conf.set("spark.sql.files.maxPartitionBytes", most_bytes)
+            write(spark.read.csv(str(path)).selectExpr(*columns), runId="r")
+    finally:
+        spark.conf.unset("spark.sql.files.maxPartitionBytes")
+    assert (queue.counts().waiting > 20) is twice
+
+
 def test_an_id_that_another_producer_took_is_not_added(spark, queue, write):
     queue.add("mail", 1, job_id="invoice-1")
     write(spark.createDataFrame([("invoice-1",), ("invoice-2",)], "job_id string"))
