@@ -76,6 +76,8 @@ BROWSER_FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
+# As high as the page of this story is, so that all of it is in the picture.
+WINDOW = "1180,2730"
 CHUNK = 2_000
 
 Told = tuple[int, str, list[bytes]]
@@ -117,11 +119,11 @@ def tell(links: Links, told: list[Told]) -> None:
             links.run(keys, together(calls))
 
 
-def picture(browser: str, page: Path, file: Path, size: str = "1180,1480") -> None:
-    """What a browser shows of the page, without its end."""
+def picture(browser: str, page: Path, file: Path) -> None:
+    """What a browser shows of the page."""
     with tempfile.TemporaryDirectory() as profile:
         run(
-            [browser, *BROWSER_FLAGS, f"--user-data-dir={profile}", f"--window-size={size}",
+            [browser, *BROWSER_FLAGS, f"--user-data-dir={profile}", f"--window-size={WINDOW}",
              f"--screenshot={file.resolve()}", page.as_uri()],
             timeout_secs=60,
         )  # fmt: skip
