@@ -1,6 +1,7 @@
 """Spark as a fleet of workers: the same as an ordinary worker, as far as a queue can tell."""
 
 import asyncio
+import re
 import sys
 import threading
 import time
@@ -82,8 +83,9 @@ def told(queue_name, server):
     return by_job, letters, results, logs, raw.stream(), raw.held(), raw.delayed()
 
 
-def test_jobs_end_on_spark_as_they_end_in_a_worker(server, queue_name, queue, fleet):
+def test_jobs_end_on_spark_as_they_end_in_a_worker(server, queue_name, queue, fleet, caplog):
     add_mixed(queue)
+    caplog.set_level("INFO")
     fleet(handle, store_results=True, max_attempts=5).run(until_idle=True)
     eventually_sync(lambda: not queue.counts().delayed)
     fleet(handle, store_results=True, max_attempts=5).run(until_idle=True)
@@ -100,6 +102,9 @@ def test_jobs_end_on_spark_as_they_end_in_a_worker(server, queue_name, queue, fl
             await working
 
         asyncio.run(work())
+    # Each stint is told; the last run of the second job may have come in the first or in another.
+    stints = re.findall(r": (\d+) jobs completed, (\d+) runs failed \(\d+ jobs", caplog.text)
+    assert tuple(map(sum, zip(*(map(int, stint) for stint in stints), strict=True))) == (2, 4)
     assert told(queue_name, server) == told(other, server)
     events = told(queue_name, server)[0]
     assert [each["e"] for each in events["never"]] == [

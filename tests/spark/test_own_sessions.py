@@ -29,12 +29,13 @@ def test_a_stream_goes_on_until_ctrl_c_and_tells_what_it_did(server, queue, queu
          "--redis-url", server.url, "--json", *CONF],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
     ) as process:  # fmt: skip
-        told = [process.stderr.readline() for _ in range(3)]
+        told = [process.stderr.readline() for _ in range(4)]
         process.send_signal(signal.SIGINT)
         done, rest = process.communicate(timeout=60)
     assert told == [
         "chasqui: starting Spark, which takes some seconds\n",
         f"chasqui: taking in the events of {queue_name}, until Ctrl+C\n",
+        "chasqui: reading events into bronze\n",
         "chasqui: 1 event, 0 buckets and 0 stretches recomputed\n",
     ], rest
     assert (process.returncode, rest) == (0, "")

@@ -118,6 +118,7 @@ def test_dead_letters_are_shown_by_cause_exported_and_a_chosen_group_is_replayed
 
     code, out, err = here("triage", queue_name, *choice, "--yes", "--json")
     assert json.loads(out) == {"found": 3, "dry_run": False, "exported": 3, "replayed": 3}, err
+    assert "chasqui: 3 of 3 dead letters (100 %)" in err
     assert (queue.counts().dead, queue.counts().waiting) == (0, 3)
     with (tmp_path / "dead.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -136,7 +137,7 @@ def test_a_dry_run_of_a_backfill_shows_the_first_jobs_and_what_is_wrong(
     (tmp_path / "in.json").write_text('{"kind": "mail", "to": "ada"}\n{"to": "bob"}\n')
     line = ["backfill", "in.json", "--queue", queue_name, "--name-column", "kind", "--dry-run"]
     code, out, err = here(*line)
-    assert (code, err) == (1, "")
+    assert (code, err) == (1, f"chasqui: looking at all rows of json {tmp_path}/in.json\n")
     assert "│ mail │ s-" in out
     assert "cannot be a job: column 'kind' is null and names no job: fill it, or give a name" in out
     assert out.endswith("1 of 2 rows cannot be jobs: nothing would be added\n")

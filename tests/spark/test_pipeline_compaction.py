@@ -72,7 +72,13 @@ def test_folders_become_one_file_and_no_row_changes_whenever_it_is_killed(
     assert events(pipeline) == kept
 
     # All but the newest, which might come again. What the killed one left is deleted first.
-    assert pipeline.compact() == Compacted(gathered=3, into=1, deleted=1)
+    said = []
+    assert pipeline.compact(on_step=said.append) == Compacted(gathered=3, into=1, deleted=1)
+    assert said == [
+        "looking which folders of bronze there are",
+        "deleting 1 that were replaced",
+        "gathering 3 of 2026-01-31, queue q (1 of 1)",
+    ]
     assert files(tmp_path) == before | {"compacted-00000001": 1}
     assert events(pipeline) == kept
     assert pipeline.compact() == Compacted()
@@ -98,6 +104,6 @@ def test_the_command_does_it_and_tells(tmp_path):
     arguments = ["compact", "--path", str(tmp_path)]
     said = CliRunner().invoke(command_line.command, arguments)
     assert (said.exit_code, said.stdout) == (0, "gathered 0 folders into 0, deleted 0\n")
-    assert said.stderr == "chasqui: gathering the folders of bronze\n"
+    assert said.stderr == "chasqui: looking which folders of bronze there are\n"
     told = CliRunner().invoke(command_line.command, [*arguments, "--json", "--keep", "0"])
     assert json.loads(told.stdout) == {"gathered": 0, "into": 0, "deleted": 0}

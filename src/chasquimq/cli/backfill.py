@@ -10,7 +10,7 @@ from chasquimq.cli.options import Function, Session
 from chasquimq.cli.place import shared_server
 from chasquimq.cli.problems import NOT_DONE
 from chasquimq.cli.progress import ProgressLine
-from chasquimq.cli.render import counted, cut, emit, instant, say, short, show, table
+from chasquimq.cli.render import counted, cut, emit, instant, remark, say, short, show, table
 from chasquimq.cli.spark import is_missing, pairs, spark_options, started
 from chasquimq.clock import SYSTEM_CLOCK
 from chasquimq.errors import ConfigError
@@ -112,7 +112,7 @@ def command(source: tuple[str, ...], session: Session, **given: Any) -> int:  # 
             name=given["job_name"], run_id=given["run_id"], rate=given["rate"], **found,
         )  # fmt: skip
         if given["dry_run"]:
-            return _tell_preview(backfill.preview(), given["queue"], session)
+            return _tell_preview(backfill.preview(on_step=remark), given["queue"], session)
         _tell_filled(_run(backfill, anew=given["anew"]), given["queue"], session)
     return 0
 
@@ -142,7 +142,7 @@ def _reader(given: dict[str, Any]) -> dict[str, str]:
 def _run(backfill: "Backfill", *, anew: bool) -> "Filled":
     line = ProgressLine()
     try:
-        return backfill.run(anew=anew, on_progress=line.tell)
+        return backfill.run(anew=anew, on_progress=line.tell, on_step=remark)
     finally:
         line.end()
 

@@ -1,5 +1,6 @@
 """Runs the handler of `chasqui worker --engine spark` on Spark, one fleet for each queue."""
 
+import logging
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -19,6 +20,8 @@ from chasquimq.sync_queue import SyncQueue
 
 if TYPE_CHECKING:
     from chasquimq.spark import SparkWorker
+
+log = logging.getLogger("chasquimq.cli")
 
 # Between two looks at the fleets, in which signals are heard.
 _LOOK_S = 0.2
@@ -59,7 +62,8 @@ def run_fleet(
         for name in names
     ]
     with told_in_a_line(is_verbose=is_verbose):
-        before = running()
+        if (before := running()) is None:
+            log.info("starting Spark, which takes some seconds")
         spark = before or session("chasqui worker", spark_settings(conf, is_verbose=is_verbose))
         try:
             greet(Ready(str(loaded), names, parse_url(url).safe_text))

@@ -153,7 +153,10 @@ def stream(queues: tuple[str, ...], every: str, session: Session, **given: Any) 
     _look_for(queues, session, given)
     with _pipeline(given) as pipeline:
         remark(f"taking in the events of {', '.join(queues)}, until Ctrl+C")
-        streaming = pipeline.stream(queues, every=every, **_taking(session, given), on_batch=_tell)
+        first, taking = _FirstBatch(), _taking(session, given)
+        streaming = pipeline.stream(
+            queues, every=every, **taking, on_batch=first.done, on_step=first.step
+        )
         # Not by KeyboardInterrupt: Spark's own handler would talk to Java in the midst of a talk.
         stopped = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -254,8 +257,7 @@ def compact(*, keep: int, as_json: bool, **given: Any) -> None:  # noqa: ANN401
     """
     _look_at(given)
     with _pipeline(given | {"file_format": "parquet"}) as pipeline:
-        remark("gathering the folders of bronze")
-        done = pipeline.compact(keep=timedelta(seconds=keep))
+        done = pipeline.compact(keep=timedelta(seconds=keep), on_step=remark)
     if as_json:
         emit(_shape(done))
     else:
@@ -303,6 +305,24 @@ def _shape(done: "Done | Compacted") -> dict[str, int]:
 def _tell(done: "Done") -> None:
     parts = f"{counted(done.buckets, 'bucket')} and {counted(done.stretches, 'stretch')}"
     remark(f"{counted(done.events, 'event')}, {parts} recomputed")
+
+
+class _FirstBatch:
+    """Tells the steps of the first batch, which may be long; of the others only what they did."""
+
+    def __init__(self) -> None:
+        """It is still to come."""
+        self._is_over = False
+
+    def step(self, what: str) -> None:
+        """Something begins."""
+        if not self._is_over:
+            remark(what)
+
+    def done(self, done: "Done") -> None:
+        """A batch is in the tables."""
+        self._is_over = True
+        _tell(done)
 
 
 def _taking(session: Session, given: dict[str, Any]) -> dict[str, Any]:

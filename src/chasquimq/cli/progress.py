@@ -18,8 +18,9 @@ _EVERY_S = 5.0
 class ProgressLine:
     """Tells progress on stderr; `end` leaves the terminal at the beginning of a line."""
 
-    def __init__(self, *, every_s: float = _EVERY_S) -> None:
-        """Nothing is told yet."""
+    def __init__(self, what: str = "rows", *, every_s: float = _EVERY_S) -> None:
+        """Nothing is told yet; `what` is counted."""
+        self._what = what
         self._is_live = sys.stderr.isatty()
         self._every_s = every_s
         self._told_s: float | None = None
@@ -27,7 +28,7 @@ class ProgressLine:
 
     def tell(self, progress: "Progress") -> None:
         """Say it, unless it was said a moment ago and nobody looks."""
-        text = f"chasqui: {line(progress)}"
+        text = f"chasqui: {line(progress, self._what)}"
         if self._is_live:
             click.echo("\r" + text.ljust(self._width), err=True, nl=False)
             self._width = len(text)
@@ -43,10 +44,10 @@ class ProgressLine:
             click.echo("", err=True)
 
 
-def line(progress: "Progress") -> str:
+def line(progress: "Progress", what: str = "rows") -> str:
     """`12,000 of 50,000 rows (24 %), 3,400 a second, 11 s left`."""
     share = 100 * progress.done // progress.total if progress.total else 100
-    text = f"{progress.done:,} of {progress.total:,} rows ({share} %)"
+    text = f"{progress.done:,} of {progress.total:,} {what} ({share} %)"
     if progress.eta_s is None:
         return text
     left = duration(1_000 * progress.eta_s)

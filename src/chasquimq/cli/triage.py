@@ -11,6 +11,7 @@ from chasquimq.cli import options
 from chasquimq.cli.consent import consent
 from chasquimq.cli.options import Session
 from chasquimq.cli.place import shared_server
+from chasquimq.cli.progress import ProgressLine
 from chasquimq.cli.render import clean, cut, emit, iso, remark, say, show, table
 from chasquimq.cli.spark import spark_options, started
 from chasquimq.cli.unknown import remark_if_unknown
@@ -61,13 +62,12 @@ def command(queue: str, session: Session, **given: Any) -> None:  # noqa: ANN401
     with started(given) as spark:
         from chasquimq.pipeline import Triage  # noqa: PLC0415 -- Spark may not be installed
 
-        remark(f"looking through the dead letters of {queue}")
         letters = Triage(queue, redis_url=session.redis_url, spark=spark)
         chosen = {name: given[name] for name in ("fingerprint", "where")}
         if verbs or given["export"]:
             _dispose(letters, verbs[0] if verbs else None, chosen, session, given)
             return
-        groups = letters.groups(given["where"])
+        groups = letters.groups(given["where"], on_step=remark)
     wanted = [each for each in groups if given["fingerprint"] in {None, each.fingerprint}]
     _show_groups(queue, wanted, session)
 
@@ -82,10 +82,11 @@ def _dispose(
     """Export, then replay or discard, as far as it was asked for."""
     is_dry, path, said = given["dry_run"], given["export"], []
     if path and not is_dry:
-        ids = letters.export(path, **chosen)
+        ids = letters.export(path, **chosen, on_step=remark)
         said.append(f"exported {len(ids)} dead letters to {Path(path).resolve()}")
     else:
-        ids = letters.choose(**(chosen if any(chosen.values()) else {"where": "true"}))
+        wanted = chosen if any(chosen.values()) else {"where": "true"}
+        ids = letters.choose(**wanted, on_step=remark)
     shape: dict[str, object] = {"found": len(ids), "dry_run": is_dry}
     if path:
         shape["exported"] = 0 if is_dry else len(ids)
@@ -93,7 +94,7 @@ def _dispose(
         changed = 0
         if ids and not is_dry:
             consent(f"{verb} {len(ids)} dead letters", yes=given["yes"])
-            changed = getattr(letters, verb)(ids).changed
+            changed = _change(letters, verb, ids)
         past = "replayed" if verb == "replay" else "discarded"
         shape[past] = changed
         told = f"{past} {changed} of {len(ids)} dead letters"
@@ -106,6 +107,16 @@ def _dispose(
     else:
         for line in said:
             say(line)
+
+
+def _change(letters: "Triage", verb: str, ids: Sequence[str]) -> int:
+    """Replay or discard; how many it were."""
+    line = ProgressLine("dead letters")
+    change = letters.replay if verb == "replay" else letters.discard
+    try:
+        return change(ids, on_progress=line.tell).changed
+    finally:
+        line.end()
 
 
 def _show_groups(queue: str, groups: Sequence["Group"], session: Session) -> None:

@@ -18,6 +18,7 @@ from chasquimq.broker import runs
 from chasquimq.clock import monotonic_s
 from chasquimq.errors import BackfillError, ConfigError
 from chasquimq.pipeline.checking import Checked, Planned, checked, first_jobs
+from chasquimq.pipeline.effort import OnStep, told
 from chasquimq.pipeline.problems import told_plainly
 from chasquimq.pipeline.record import RECORD_TTL_S, Record, check_run_id, digest_of, listed
 from chasquimq.pipeline.shaping import ORIGIN, PAYLOAD, PROBLEM, Columns, shaped, spread
@@ -141,30 +142,34 @@ class Backfill:
 
     def __repr__(self) -> str:
         """Show what goes where."""
-        shown = "a frame" if self._source is None else self._source.shown
-        return f"<Backfill {self.run_id} of {self._keys.name} from {shown}>"
+        return f"<Backfill {self.run_id} of {self._keys.name} from {self._shown}>"
 
-    def preview(self, count: int = 5) -> Preview:
-        """The dry run: looks at all rows, and writes nothing."""
+    def preview(self, count: int = 5, *, on_step: OnStep | None = None) -> Preview:
+        """The dry run: looks at all rows, and writes nothing. `on_step` as in `run`."""
         with told_plainly(self._reading):
-            found = self._check()
+            found = self._check(on_step)
             jobs = first_jobs(self._frame, self._options, self.run_id, count)
         problems = tuple(str(each) for each in found.shown)
         return Preview(self.run_id, found.rows, found.unfit, problems, tuple(jobs))
 
     def run(
-        self, *, anew: bool = False, on_progress: Callable[[Progress], None] | None = None
+        self,
+        *,
+        anew: bool = False,
+        on_progress: Callable[[Progress], None] | None = None,
+        on_step: OnStep | None = None,
     ) -> Filled:
         """Add the job of each row that this run has not added yet, and return when all are.
 
         Killed at any moment and called again, with the same `run_id` and source, it goes on. A run
         that is done adds nothing; `anew` forgets that, and adds all. Rows are looked at first: if
         one cannot be a job, or the source is not what it was when the run began, `BackfillError`,
-        and nothing is added. `on_progress` is called twice a second, from a thread of its own.
+        and nothing is added: `on_step` is told, in words, how far that look is. `on_progress` is
+        called twice a second while rows are added. Both from threads of their own.
         """
         began_s = monotonic_s()
         with Links(self._options.target) as links:
-            record = self._begun(links, anew=anew)
+            record = self._begun(links, on_step, anew=anew)
             if record.is_done:
                 taken = record.rows - record.added
                 return Filled(self.run_id, record.rows, 0, record.added, taken, 0.0)
@@ -183,7 +188,7 @@ class Backfill:
             self.run_id, record.rows, total - before, before, taken, monotonic_s() - began_s
         )
 
-    def _begun(self, links: Links, *, anew: bool) -> Record:
+    def _begun(self, links: Links, on_step: OnStep | None, *, anew: bool) -> Record:
         """What is known of the run; looks at all rows before a new one begins."""
         kept = links.run(self._keys, runs.noted(self._keys, self.run_id))
         last = None if kept is None else Record.from_json(kept)
@@ -194,7 +199,7 @@ class Backfill:
             return last
         files = self._files()
         with told_plainly(self._reading):
-            found = self._check()
+            found = self._check(on_step)
         if found.unfit:
             shown = "; ".join(str(each) for each in found.shown)
             msg = (
@@ -224,8 +229,9 @@ class Backfill:
         options = self._sink | {"runId": run_id}
         rows.write.format("chasquimq").options(**options).mode("append").save()
 
-    def _check(self) -> Checked:
-        return checked(self._frame, self._options)
+    def _check(self, on_step: OnStep | None) -> Checked:
+        with told(self._spark, f"looking at all rows of {self._shown}", on_step):
+            return checked(self._frame, self._options)
 
     def _files(self) -> tuple[FileSeen, ...]:
         if self._source is None:
@@ -236,6 +242,10 @@ class Backfill:
     @property
     def _rows(self) -> DataFrame:
         return self._frame.drop(PROBLEM)
+
+    @property
+    def _shown(self) -> str:
+        return "a frame" if self._source is None else self._source.shown
 
     @property
     def _reading(self) -> str:

@@ -8,7 +8,7 @@ meanwhile: they are deleted by a later compaction, when they have been replaced 
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -82,12 +82,15 @@ def groups_of(folders: Sequence[Folder], whole: frozenset[str], state: State) ->
     return [group for group in found.values() if len(group) > 1]
 
 
-def compact(lake: Lake, *, now_ms: int, keep_ms: int) -> Compacted:
+def compact(
+    lake: Lake, *, now_ms: int, keep_ms: int, on_step: Callable[[str], None] = lambda _: None
+) -> Compacted:
     """Gather what can be, and delete what was replaced at least `keep_ms` ago.
 
     Done again, it does nothing. One at a time; a run of the pipeline may go on beside it, since the
     newest batch is left alone, the only one that may come again.
     """
+    on_step("looking which folders of bronze there are")
     state, until_ms = read_state(lake), now_ms - keep_ms
     folders = _folders(lake)
     doomed = [
@@ -95,6 +98,8 @@ def compact(lake: Lake, *, now_ms: int, keep_ms: int) -> Compacted:
         for folder in folders
         if not state.counts(folder) and state.replaced_ms.get(folder, until_ms) <= until_ms
     ]
+    if doomed:
+        on_step(f"deleting {len(doomed)} that were replaced")
     for folder in doomed:
         delete_folder_of(lake.spark, folders[folder].file_url)
 
@@ -102,7 +107,9 @@ def compact(lake: Lake, *, now_ms: int, keep_ms: int) -> Compacted:
     after = state.next(groups, now_ms, folders)
     if not groups and after.replaced_ms == state.replaced_ms:
         return Compacted(deleted=len(doomed))
-    for group in groups:
+    for number, group in enumerate(groups, start=1):
+        day, queue, _ = group[0]
+        on_step(f"gathering {len(group)} of {day}, queue {queue} ({number} of {len(groups)})")
         wanted = sum(folders[folder].events for folder in group)
         _gather(lake, group, f"{COMPACTED}{after.number:08d}", wanted)
     # From here on the new folders count, and the old ones do not.

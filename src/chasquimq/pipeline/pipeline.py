@@ -94,7 +94,7 @@ class Pipeline:
         _await(query, steps)
         return steps.total
 
-    def stream(
+    def stream(  # noqa: PLR0913 -- the documented arguments
         self,
         queues: Sequence[str],
         *,
@@ -103,9 +103,10 @@ class Pipeline:
         max_events: int = 200_000,
         fail_on_data_loss: bool = True,
         on_batch: Callable[[Done], None] | None = None,
+        on_step: Callable[[str], None] | None = None,
     ) -> "Streaming":
         """The same for ever, looking for new events `every` so often; returns at once."""
-        steps = self._steps(on_batch)
+        steps = self._steps(on_batch, on_step)
         options = self._options(queues, redis_url, max_events, fail_on_data_loss=fail_on_data_loss)
         return Streaming(self._start(options, steps, every), steps)
 
@@ -131,12 +132,18 @@ class Pipeline:
         )
         return steps.rebuild(self._lake, touched(chosen), chosen)
 
-    def compact(self, *, keep: timedelta = timedelta(hours=1)) -> Compacted:
+    def compact(
+        self,
+        *,
+        keep: timedelta = timedelta(hours=1),
+        on_step: Callable[[str], None] = lambda _: None,
+    ) -> Compacted:
         """Gather the folders that batches left in bronze into one file for each day and queue.
 
         Changes no row of any table. Killed at any moment, it leaves what there was; done again, it
         does nothing. A run may go on beside it, and so may readers that take less long than `keep`:
-        what was replaced is deleted by a later call, after that time.
+        what was replaced is deleted by a later call, after that time. `on_step` is told, in words,
+        what begins.
         """
         if self._format != "parquet":
             msg = f"tables of {self._format!r} are not compacted here: use what the format has"
@@ -145,7 +152,8 @@ class Pipeline:
             msg = f"keep is {keep}: use 0 or more"
             raise ConfigError(msg)
         keep_ms = keep // timedelta(milliseconds=1)
-        return compact(self._lake, now_ms=SYSTEM_CLOCK.now_ms(), keep_ms=keep_ms)
+        now_ms = SYSTEM_CLOCK.now_ms()
+        return compact(self._lake, now_ms=now_ms, keep_ms=keep_ms, on_step=on_step)
 
     def summary(
         self,

@@ -3,7 +3,7 @@
 Grouping is done by Spark over `chasquimq_dlq`; what changes a queue goes through its front door.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
@@ -12,10 +12,13 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
 
+from chasquimq.clock import monotonic_s
 from chasquimq.errors import ConfigError
 from chasquimq.pipeline import fingerprints
+from chasquimq.pipeline.effort import OnStep, told
 from chasquimq.pipeline.export import writer_for
 from chasquimq.pipeline.problems import first_line, ours
+from chasquimq.pipeline.watch import Progress
 from chasquimq.spark import session
 from chasquimq.spark.source import server_of
 from chasquimq.sync_queue import SyncQueue
@@ -82,19 +85,29 @@ class Triage:
 
     def letters(self) -> DataFrame:
         """All dead letters, with their fingerprints; read anew each time it is used."""
-        self._spark = self._spark or session()
-        reader = self._spark.read.format("chasquimq_dlq").option("queue", self._queue)
-        if (url := server_of(self._spark, self._redis_url)) is not None:
+        spark = self._session()
+        reader = spark.read.format("chasquimq_dlq").option("queue", self._queue)
+        if (url := server_of(spark, self._redis_url)) is not None:
             reader = reader.option("redis_url", url)
         return fingerprinted(reader.load())
 
-    def groups(self, where: str | None = None) -> list[Group]:
-        """Those that look alike together, most first; `where` is a condition in SQL."""
-        with _told_plainly(where):
+    def groups(self, where: str | None = None, *, on_step: OnStep | None = None) -> list[Group]:
+        """Those that look alike together, most first; `where` is a condition in SQL.
+
+        `on_step`, here and elsewhere, is told in words how far that is, some of them from a thread
+        of its own.
+        """
+        with self._looking(where, on_step):
             rows = grouped(_filtered(self.letters(), None, where)).collect()
         return [_group(row) for row in rows]
 
-    def choose(self, *, fingerprint: str | None = None, where: str | None = None) -> list[str]:
+    def choose(
+        self,
+        *,
+        fingerprint: str | None = None,
+        where: str | None = None,
+        on_step: OnStep | None = None,
+    ) -> list[str]:
         """The ids of dead letters by their group, by a condition in SQL, or both; oldest first.
 
         The dry run of `replay` and `discard`. Raises `ConfigError` if neither is given: all of them
@@ -105,13 +118,18 @@ class Triage:
                 "neither fingerprint nor where is given: name a group, or say where='true' for all"
             )
             raise ConfigError(msg)
-        with _told_plainly(where):
+        with self._looking(where, on_step):
             chosen = _filtered(self.letters(), fingerprint, where)
             rows = chosen.orderBy("failed_at", "dlq_id").select("dlq_id").collect()
         return [row["dlq_id"] for row in rows]
 
     def export(
-        self, path: str, *, fingerprint: str | None = None, where: str | None = None
+        self,
+        path: str,
+        *,
+        fingerprint: str | None = None,
+        where: str | None = None,
+        on_step: OnStep | None = None,
     ) -> list[str]:
         """Write dead letters to a file, with payloads and fingerprints; answers their ids.
 
@@ -123,37 +141,59 @@ class Triage:
         already is refused. Goes through the memory of the driver: the DLQ, being capped, fits.
         """
         write = writer_for(path)
-        with _told_plainly(where):
+        with self._looking(where, on_step):
             chosen = _filtered(self.letters(), fingerprint, where).orderBy("failed_at", "dlq_id")
             table = chosen.drop("shown_error").toArrow()
         write(table)
         return [str(each) for each in table.column("dlq_id").to_pylist()]
 
-    def replay(self, ids: Sequence[str]) -> Verdict:
+    def replay(
+        self, ids: Sequence[str], *, on_progress: Callable[[Progress], None] = lambda _: None
+    ) -> Verdict:
         """Send these round again with a full budget of attempts, a thousand at a time.
 
         Broken off, killed even, do it again: each is sent round and taken out in one step, and
-        those that are gone from the dead letters are passed over. Needs no Spark.
+        those that are gone from the dead letters are passed over. Needs no Spark. `on_progress` is
+        called after each thousand.
         """
-        return self._dispose(ids, "replay")
+        return self._dispose(ids, "replay", on_progress)
 
-    def discard(self, ids: Sequence[str]) -> Verdict:
+    def discard(
+        self, ids: Sequence[str], *, on_progress: Callable[[Progress], None] = lambda _: None
+    ) -> Verdict:
         """Delete these for good, a thousand at a time; broken off, do it again. Needs no Spark."""
-        return self._dispose(ids, "discard")
+        return self._dispose(ids, "discard", on_progress)
 
-    def _dispose(self, ids: Sequence[str], verb: Literal["replay", "discard"]) -> Verdict:
+    def _dispose(
+        self,
+        ids: Sequence[str],
+        verb: Literal["replay", "discard"],
+        on_progress: Callable[[Progress], None],
+    ) -> Verdict:
         if isinstance(ids, str):
             msg = "ids is a text: use a list of ids, as choose() gives"
             raise TypeError(msg)
         # Ids are those of the server that they were read from.
         url = self._redis_url if self._spark is None else server_of(self._spark, self._redis_url)
-        changed = 0
+        changed, began_s = 0, monotonic_s()
         with SyncQueue(self._queue, redis_url=url) as queue:
             act = queue.replay_dlq if verb == "replay" else queue.discard_dlq
             for first in range(0, len(ids), _AT_ONCE):
                 some = ids[first : first + _AT_ONCE]
                 changed += act(len(some), ids=some)
+                done, spent_s = first + len(some), monotonic_s() - began_s
+                on_progress(Progress(done, len(ids), done / spent_s if spent_s else 0.0))
         return Verdict(len(ids), changed)
+
+    def _session(self) -> SparkSession:
+        self._spark = self._spark or session()
+        return self._spark
+
+    @contextmanager
+    def _looking(self, where: str | None, on_step: OnStep | None) -> Iterator[None]:
+        doing = f"looking through the dead letters of {self._queue}"
+        with _told_plainly(where), told(self._session(), doing, on_step):
+            yield
 
 
 def fingerprinted(letters: DataFrame) -> DataFrame:

@@ -19,10 +19,10 @@ _LOOK_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a backfill is."""
+    """How far a backfill is, or a replay of dead letters."""
 
     done: int
-    """Rows whose jobs are added, those of earlier attempts too."""
+    """Rows whose jobs are added, those of earlier attempts too; of a replay, letters."""
     total: int
     per_s: float
     """Since the first look of this attempt."""

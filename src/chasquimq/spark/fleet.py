@@ -32,6 +32,7 @@ from chasquimq.spark.permit import Permit
 from chasquimq.spark.session import session
 from chasquimq.spark.slot import Recipe, SlotHandler, imported
 from chasquimq.spark.source import server_of
+from chasquimq.spark.stints import Stints, counted
 from chasquimq.spark.vectors import SHAPES, Batching, Shape, vector_schema
 from chasquimq.wire.keys import QueueKeys
 
@@ -238,12 +239,14 @@ class SparkWorker:
             try:
                 spark.dataSource.register(source)
                 query = self._query = _started(spark, source.name(), recipe)
+                stints = Stints(query, recipe.fleet, recipe.queue)
                 try:
-                    self._watch(query, is_done)
+                    self._watch(query, stints, is_done)
                 finally:
                     if self._stop.is_set() or query.isActive:
                         permit.release()
                         self._end(query)
+                        stints.look()
             except (PySparkException, Py4JJavaError) as error:
                 has_worked = self._query is not None and self._query.lastProgress is not None
                 failures = 1 if has_worked else failures + 1
@@ -254,13 +257,14 @@ class SparkWorker:
                             extra={"queue": recipe.queue})  # fmt: skip
                 self._stop.wait(_RESTART_S)
 
-    def _watch(self, query: StreamingQuery, is_done: Callable[[], bool]) -> None:
+    def _watch(self, query: StreamingQuery, stints: Stints, is_done: Callable[[], bool]) -> None:
         """Return when it is time to stop; raise what ended the query."""
         while not self._stop.is_set():
             # Spark takes fractions of a second; its hints do not.
             if query.awaitTermination(_LOOK_S):  # type: ignore[arg-type]
                 msg = f"somebody stopped the query {query.name!r} of fleet {self._recipe.fleet!r}"
                 raise ChasquiError(msg)
+            stints.look()
             if is_done():
                 self._stop.set()
 
@@ -285,10 +289,9 @@ class SparkWorker:
 
 def _started(spark: SparkSession, format_name: str, recipe: Recipe) -> StreamingQuery:
     """A query of the fleet, under a name that no other has had."""
+    stints = counted(spark.readStream.format(format_name).load())
     return (
-        spark.readStream.format(format_name)
-        .load()
-        .writeStream.format("noop")
+        stints.writeStream.format("noop")
         .queryName(f"chasquimq {recipe.fleet} {recipe.queue} {uuid.uuid4().hex[:8]}")
         .start()
     )

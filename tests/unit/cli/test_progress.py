@@ -27,6 +27,7 @@ class Screen(io.StringIO):
 )
 def test_a_line_has_rows_rate_and_what_is_left(progress, text):
     assert line(progress) == text
+    assert line(progress, "dead letters") == text.replace("rows", "dead letters")
 
 
 def test_on_a_terminal_a_shorter_line_covers_the_one_before(monkeypatch):
