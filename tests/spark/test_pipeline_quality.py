@@ -5,6 +5,7 @@ from pyspark.sql import functions as F  # noqa: N812 -- Spark's own habit
 
 from chasquimq.errors import QualityError
 from chasquimq.pipeline import Slo, bronze, quality
+from chasquimq.pipeline.failures import failures, fallen
 from chasquimq.pipeline.jobs import jobs
 from chasquimq.pipeline.periods import facts, minutes, roll_ups
 from chasquimq.pipeline.runs import parts, runs
@@ -26,7 +27,8 @@ def made(request):
     of_jobs = computed(parts(rows))
     found_runs, found_jobs = computed(runs(of_jobs)), computed(jobs(of_jobs))
     all_facts = computed(facts(found_runs, found_jobs, Slo()))
-    gold = minutes(all_facts, None, slo=Slo()), tallies(all_facts)
+    all_fallen = fallen(found_runs, found_jobs)
+    gold = minutes(all_facts, None, slo=Slo()), tallies(all_facts), failures(all_fallen)
     return [rows, found_runs, found_jobs, *map(computed, gold)]
 
 
@@ -84,7 +86,34 @@ def test_jobs_and_periods_must_count_what_is_there(made):
     with pytest.raises(QualityError, match=r"'minutes' breaks 'counts add up': runs come to 2"):
         quality.check(quality.of_minutes(*gold, of_one, found_jobs, EVERYTHING))
     fewer = gold[1].where("measure != 'arrivals'")
+    counted = gold[0], fewer, gold[2]
     with pytest.raises(QualityError, match=r"'tallies' breaks 'counts add up': arrivals come to 0"):
-        quality.check(quality.of_minutes(gold[0], fewer, found_runs, found_jobs, EVERYTHING))
+        quality.check(quality.of_minutes(*counted, found_runs, found_jobs, EVERYTHING))
     with pytest.raises(QualityError, match=r"'hours' breaks 'counts add up': arrivals come to 0"):
         quality.check(quality.of_roll_ups(rolled_up(fewer), gold[0], EVERYTHING))
+
+
+def test_failures_must_count_the_runs_that_failed_and_the_jobs_that_are_dead(made):
+    _, found_runs, found_jobs, *gold, found = made
+    dead = found.unionAll(found.withColumn("kind", F.lit("job")))
+    for rows, broken in (
+        (found.limit(0), "'counts add up': failures come to 0, and there are 1"),
+        (dead, "'counts add up': dead come to 1, and there are 0"),
+        (found.unionAll(found), "'keys are unique': these are not: q/work/"),
+    ):
+        with pytest.raises(QualityError, match=f"'failures' breaks {broken}"):
+            quality.check(quality.of_minutes(*gold, rows, found_runs, found_jobs, EVERYTHING))
+
+
+def test_a_gap_must_be_there_for_each_that_a_batch_tells_of(spark):
+    missing = [told(minute, "data-loss", None, lost=lost) for minute, lost in ((1, 7), (2, None))]
+    rows = computed(bronze.events(frame(spark, [*missing, *a_run(5, "a")]), "b-0"))
+    batch = quality.check_bronze(rows, expected=4)
+    gaps = computed(bronze.gaps(rows))
+    quality.check_gaps(gaps, batch)
+    with pytest.raises(QualityError, match="'gaps' breaks 'counts add up': rows come to 1, and"):
+        quality.check_gaps(gaps.where("lost = 7"), batch)
+    with pytest.raises(QualityError, match="'gaps' breaks 'counts add up': lost come to 14, and"):
+        quality.check_gaps(gaps.withColumn("lost", F.lit(7).cast("long")), batch)
+    with pytest.raises(QualityError, match="'gaps' breaks 'keys are unique': these are not: q/"):
+        quality.check_gaps(gaps.unionAll(gaps), batch)

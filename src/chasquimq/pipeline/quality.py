@@ -21,6 +21,7 @@ from chasquimq.pipeline.tables import (
     BRONZE,
     DAYS,
     FAILURES,
+    GAPS,
     HOURS,
     JOBS,
     MINUTES,
@@ -120,6 +121,14 @@ def check_bronze(rows: DataFrame, expected: int) -> Batch:
     return Batch(found["rows"], found["gaps"], found["lost"])
 
 
+def check_gaps(rows: DataFrame, batch: Batch) -> None:
+    """Raise `QualityError` unless every event that stands for missing ones is a gap, once."""
+    look = Look(rows, _questions(GAPS, {}) | {"lost": "sum(lost)"})
+    [found] = map(look.whole, _asked([look]))
+    _judge(GAPS, rows, {}, found)
+    _adds_up(GAPS, found, {"rows": batch.gaps, "lost": batch.lost})
+
+
 def check_count(rows: DataFrame, expected: int) -> None:
     """Raise `QualityError` if a copy of bronze is not whole.
 
@@ -183,6 +192,8 @@ def _fail_apart(apart: DataFrame) -> NoReturn:
 
 
 _SUMS = {name: f"sum({name})" for name in ("arrivals", "runs", "failures", "completed", "dead")}
+# What each kind of failures comes to in minutes.
+_KINDS = {"run": "failures", "job": "dead"}
 _DURATIONS = [name for name in MINUTES.names if name.endswith(("_ms", "_seconds", "_burn"))]
 _OF_PERIODS = {
     "no negative durations": " OR ".join(f"{name} < 0" for name in _DURATIONS),
@@ -191,15 +202,22 @@ _OF_PERIODS = {
 
 
 def of_minutes(
-    rows: DataFrame, tallied: DataFrame, runs: DataFrame, jobs: DataFrame, stretches: Scope
+    rows: DataFrame,
+    tallied: DataFrame,
+    failed: DataFrame,
+    runs: DataFrame,
+    jobs: DataFrame,
+    stretches: Scope,
 ) -> Check:
-    """Minutes and tallies of a scope count what `runs` and `jobs` hold."""
+    """Minutes, tallies and failures of a scope count what `runs` and `jobs` hold."""
     by = stretches.place("stretch")
     own = _of_table(MINUTES, rows, _OF_PERIODS, _SUMS, by)
     sums = {name: f"sum(IF(measure = '{name}', times, 0))" for name in _SUMS}
     tallies = _of_table(TALLIES, tallied, {"what is counted is there": "times < 1"}, sums, by)
+    of_kinds = {kind: f"sum(IF(kind = '{kind}', failures, 0))" for kind in _KINDS}
+    fallen = _of_table(FAILURES, failed, {"what is counted is there": "failures < 1"}, of_kinds, by)
     looks = (
-        *(*own.looks, *tallies.looks),
+        *(*own.looks, *tallies.looks, *fallen.looks),
         _expected(runs, _OF_RUNS, stretches),
         _expected(jobs, _OF_JOBS, stretches),
     )
@@ -207,9 +225,12 @@ def of_minutes(
     def judge(found: Sequence[Answers]) -> None:
         own.judge(found[:1])
         tallies.judge(found[1:2])
-        minutes, counted, of_runs, of_jobs = map(Look.whole, looks, found)
+        fallen.judge(found[2:3])
+        minutes, counted, by_kind, of_runs, of_jobs = map(Look.whole, looks, found)
         _adds_up(MINUTES, minutes, of_runs | of_jobs)
         _adds_up(TALLIES, counted, of_runs | of_jobs)
+        for kind, name in _KINDS.items():
+            _adds_up(FAILURES, {name: by_kind[kind]}, {name: minutes[name]})
 
     return Check(looks, judge)
 
@@ -229,12 +250,6 @@ def of_roll_ups(rows: DataFrame, minutes: DataFrame, days: Scope) -> Check:
             _adds_up(table, of_unit, expected.whole(found[1]))
 
     return Check((Look(rows, asked, "unit_ms"), expected), judge)
-
-
-def of_failures(rows: DataFrame, stretches: Scope) -> Check:
-    """Each kind of failure is there once."""
-    promises = {"what is counted is there": "failures < 1"}
-    return _of_table(FAILURES, rows, promises, by=stretches.place("stretch"))
 
 
 # What counts at which instant, and when.

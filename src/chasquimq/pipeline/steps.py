@@ -138,7 +138,9 @@ class Steps:
         rows = _batch(lake, key, many, first_day=seen.get["first_day"] or "")
         found = quality.check_bronze(rows, expected=many)
         if found.gaps:
-            lake.replace(GAPS, bronze.gaps(rows))
+            with kept(bronze.gaps(rows), found.gaps) as gaps:
+                quality.check_gaps(gaps, found)
+                lake.replace(GAPS, gaps)
         # Last: from here on the batch is in bronze, whole.
         lake.replace(
             BATCHES, bronze.whole_batch(lake.spark, key, found.events, found.lost), at_most=1
@@ -222,8 +224,7 @@ class Steps:
         ):
             of_days = _of_days(lake, MINUTES, new_minutes, stretches)
             checked = quality.check(
-                quality.of_minutes(new_minutes, new_tallies, ended, told, stretches),
-                quality.of_failures(new_failures, stretches),
+                quality.of_minutes(new_minutes, new_tallies, new_failures, ended, told, stretches),
                 quality.of_roll_ups(rolled_up, of_days, days),
             )
             _replace(lake, MINUTES, new_minutes, stretches, checked)
