@@ -8,7 +8,7 @@ from chasquimq.pipeline import folders
 from chasquimq.pipeline.lake import Lake
 from chasquimq.pipeline.scope import Scope
 from chasquimq.pipeline.steps import buckets_of
-from chasquimq.pipeline.tables import BATCHES, BRONZE
+from chasquimq.pipeline.tables import BATCHES, BRONZE, MINUTES
 from tests.support.batches import Batches, batch_key
 from tests.support.spark import SPARK_MARKS
 from tests.support.told import a_run
@@ -55,6 +55,20 @@ def test_minutes_are_made_of_the_buckets_that_events_of_their_time_tell_of(lake)
     none = Scope.of([("q", "2026-02-04T09-50")])  # of which bronze tells nothing
     named = {"2026-02-04T09-50", "2026-02-04T09-40"}
     assert buckets_of(lake, none) == (folders.one_of(named, "id-"), None)
+
+
+def test_rows_of_delta_are_taken_away_by_a_statement_that_spark_can_parse(spark, monkeypatch):
+    """The jars of Delta are not here: whether it does what it says is untried."""
+    said = []
+    monkeypatch.setattr(type(spark), "sql", lambda _, statement: said.append(statement))
+    monkeypatch.setattr(Lake, "found", lambda *_: "some rows")
+    two = Scope.of([("it's", "2026-01-31T09-10"), ("q", "2026-01-31T09-20")])
+    Lake(spark, "/a `lake`", "delta").drop(MINUTES, two.holds("stretch"), stretch="*")
+    [statement] = said
+    assert statement.startswith("DELETE FROM delta.`/a ``lake``/minutes` WHERE (")
+    parser = spark._jsparkSession.sessionState().sqlParser()  # noqa: SLF001 -- there is no other
+    plan = parser.parsePlan(statement)
+    assert plan.nodeName() == "DeleteFromTable"
 
 
 def test_a_batch_is_known_once_it_is_whole(lake):

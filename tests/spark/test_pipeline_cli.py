@@ -9,9 +9,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from chasquimq import SyncQueue
+from chasquimq.cli import pipeline as command_line
 from chasquimq.cli import unknown
 from chasquimq.cli.main import entry
 from chasquimq.cli.pipeline import _is_in_tables
+from chasquimq.pipeline import lake
 from tests.support.spark import SPARK_MARKS
 from tests.support.story import some
 
@@ -192,6 +194,7 @@ def test_a_look_that_did_not_see_all_keys_does_not_say_that_there_are_no_queues(
         (["triage", "q", "--replay"], "--replay needs --fingerprint or --where"),
         (["triage", "q", "--replay", "--discard"], "--replay and --discard are both given"),
         (["run", "q", "--conf", "nonsense"], "--conf is 'nonsense': use KEY=VALUE"),
+        (["run", "q", "--format", "orc"], "'orc' is not one of 'parquet', 'delta'"),
         (["run", "q", "--slo-target", "99"], "99.0 is not in the range 0<x<1"),
         (["report", "--from", "31.1.2026"], "'31.1.2026' is not a day: use one such as 2030-01-31"),
         (["rebuild", "--from", "2026-02-01", "--to", "2026-01-31"], "is before --from 2026-02-01"),
@@ -217,6 +220,10 @@ def test_a_mistake_is_told_before_spark_is_started(capsys, arguments, problem):
     told = capsys.readouterr().err
     assert problem in told
     assert "starting Spark" not in told
+
+
+def test_the_formats_of_the_command_are_those_of_the_tables():
+    assert command_line.FORMATS == lake.FORMATS
 
 
 @pytest.mark.parametrize("command", ["report", "rebuild", "compact"])

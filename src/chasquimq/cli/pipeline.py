@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 # How soon a stream that was asked to end does.
 _LOOK_S = 0.2
 
+# Those of `chasquimq.pipeline.lake`, which may not be there.
+FORMATS = ("parquet", "delta")
+
 queues_argument = click.argument("queues", metavar="QUEUE...", nargs=-1, required=True)
 path_option = click.option(
     "--path",
@@ -42,7 +45,8 @@ def table_options(function: Function) -> Function:
     """Add what the tables are made with."""
     found = (
         click.option("--format", "file_format", default="parquet", show_default=True,
-                     metavar="FORMAT", help="Another format, where your Spark has it."),
+                     metavar="FORMAT", type=click.Choice(FORMATS),
+                     help="That of the tables: parquet, or delta where your Spark has it."),
         click.option("--slo-ms", type=click.IntRange(min=1), default=60_000, show_default=True,
                      metavar="MS", help="A job should be done so soon after it was added,"),
         click.option("--slo-target", default=0.99, show_default=True, metavar="SHARE",
@@ -178,7 +182,7 @@ def stream(queues: tuple[str, ...], every: str, session: Session, **given: Any) 
 @click.option("--out", default="report.html", show_default=True, metavar="FILE",
               type=click.Path(dir_okay=False), help="Where to write the page.")  # fmt: skip
 @click.option("--format", "file_format", default="parquet", show_default=True, metavar="FORMAT",
-              help="That of the tables.")  # fmt: skip
+              type=click.Choice(FORMATS), help="That of the tables.")  # fmt: skip
 @days_options
 @spark_options
 @options.json_option

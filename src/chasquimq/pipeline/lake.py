@@ -20,6 +20,9 @@ from chasquimq.pipeline.folders import EVERY, is_pattern
 from chasquimq.pipeline.places import resolved
 from chasquimq.pipeline.tables import BATCHES, BRONZE, COMPACTIONS, Table
 
+FORMATS = ("parquet", "delta")
+"""Formats of the tables: those of which one folder can be replaced, and rows be taken away."""
+
 COMPACTED = "compacted-"
 """What the names of folders begin with that were gathered from several."""
 
@@ -55,7 +58,13 @@ class Lake:
         return f"<Lake {self._format} in {self.path}>"
 
     def check_format(self) -> None:
-        """Raise `ConfigError` if the session cannot read and write the format of the tables."""
+        """Raise `ConfigError` for a format that is none of ours, or that the session has not."""
+        if self._format not in FORMATS:
+            msg = (
+                f"the format of the tables is {self._format!r}: use parquet, or delta in a session "
+                "that has it, and write what Pipeline.table() gives to have them in another, too"
+            )
+            raise ConfigError(msg)
         try:
             self.spark.read.format(self._format).schema("a int").load(self.where("_format"))
         except Exception as error:
@@ -132,10 +141,14 @@ class Lake:
     def drop(self, table: Table, condition: str, **folders: str) -> None:
         """Delete the folders in which rows meet a condition, in SQL on columns of partitions.
 
-        Only of folders that are no more than that: another format has its own account of them.
+        Of Delta, which has its own account of what is in folders, the rows.
         """
-        found = self.found(table, folders) if self._format == "parquet" else None
+        found = self.found(table, folders)
         if found is None:
+            return
+        if self._format == "delta":
+            path = self.where(table.name).replace("`", "``")
+            self.spark.sql(f"DELETE FROM delta.`{path}` WHERE {condition}")  # noqa: S608 -- ours
             return
         files = found.where(condition).select(F.input_file_name()).distinct()
         for (file_url,) in files.collect():

@@ -50,7 +50,8 @@ class Pipeline:
     ) -> None:
         """Tables below `path`, a folder or any URL that Spark can write; nothing is written yet.
 
-        Raises `ConfigError` if the session does not have `file_format`.
+        Raises `ConfigError` if `file_format` is neither `parquet` nor `delta`, or if the session
+        does not have it.
         """
         self._lake = Lake(spark or session(), path, file_format)
         if file_format != "parquet":
