@@ -312,10 +312,35 @@ def test_the_command_runs_a_module_of_yours_on_spark(
     assert spark.range(1).count() == 1  # a session that ran before runs on
 
 
+def test_the_command_runs_a_function_of_whole_batches(server, queue_name, queue, tmp_path, command):
+    (tmp_path / "triple.py").write_text(
+        "def handle(jobs):\n    return [3 * x.as_py() for x in jobs['x']]\n"
+    )
+    queue.add_bulk([{"name": "n", "data": {"x": x}, "job_id": f"j{x}"} for x in range(3)])
+    done, told = command("triple:handle", queue_name, "--redis-url", server.url, "--engine",
+                         "spark", "--batch", "arrow", "--batch-size", "2", "--schema", "x long",
+                         "--store-results", "--burst", "--app-dir", str(tmp_path))  # fmt: skip
+    assert done == 0, told
+    assert [queue.get_job_result(f"j{x}") for x in range(3)] == [0, 3, 6]
+
+
+def test_a_schema_that_is_none_is_told_with_an_example(fleet):
+    with pytest.raises(ConfigError, match="schema is 'x nothing': use names and types, such as"):
+        fleet(len, batch="arrow", schema="x nothing").run(until_idle=True)
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
         (["--slots", "2"], "add --engine spark"),
+        (["--batch", "arrow"], "add --engine spark"),
+        (["--engine", "spark", "--batch", "rows"], "'rows' is not one of 'arrow', 'pandas'"),
+        (
+            ["--engine", "spark", "--batch", "arrow", "--batch-size", "0"],
+            "'--batch-size': '0' is not",
+        ),
+        (["--engine", "spark", "--batch-size", "9"], "--batch-size is for whole batches: add"),
+        (["--engine", "spark", "--schema", "x long"], "--schema is for whole batches: add"),
         (["--conf", "spark.executor.memory=2g"], "add --engine spark"),
         (["--engine", "spark", "--conf", "memory"], "--conf is 'memory': use KEY=VALUE"),
         (["--engine", "spark", "--master", "local", "--conf", "spark.master=yarn"], "give one"),

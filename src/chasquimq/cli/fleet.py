@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -29,13 +29,15 @@ _LOOK_S = 0.2
 
 def run_fleet(
     settings: Settings,
+    fleet: dict[str, Any],
     *,
-    slots: int | None,
     conf: dict[str, str],
     is_verbose: bool,
     greet: Callable[[Ready], None],
 ) -> int:
     """Work until a signal, or with `--burst` until nothing is left; what a fleet raises ends all.
+
+    `fleet` has arguments of `SparkWorker` that `Worker` does not have.
 
     The handler is loaded and the server asked first: Spark takes seconds to start, and would tell
     what is wrong with either in a hundred lines.
@@ -56,7 +58,7 @@ def run_fleet(
     for name in names:
         with SyncQueue(name, redis_url=url) as queue:
             queue.counts()
-    given = chosen(slots=slots, redis_url=url, **settings.options)
+    given = chosen(redis_url=url, **settings.options, **fleet)
     fleets = [
         SparkWorker(name, settings.target, app_dir=str(Path(settings.app_dir).resolve()), **given)
         for name in names

@@ -59,6 +59,25 @@ _WORKER_OPTIONS: tuple[Callable[[options.Function], options.Function], ...] = (
                  help="Write the events stream. [default: yes]"),
 )  # fmt: skip
 
+# Those of `SparkWorker` alone, under the same name.
+_FLEET_OPTIONS: tuple[Callable[[options.Function], options.Function], ...] = (
+    click.option("--slots", type=positive, metavar="N",
+                 help="With --engine spark: tasks that take jobs, in each queue. [default: 2]"),
+    click.option("--batch", type=click.Choice(["arrow", "pandas"]),
+                 help="With --engine spark: the function gets whole batches of jobs, as a "
+                      "pyarrow.Table or a pandas DataFrame. [default: job by job]"),
+    click.option("--batch-size", type=positive, metavar="N",
+                 help="Jobs in a batch, at most; with --batch only. [default: 1000]"),
+    click.option("--schema", metavar="DDL",
+                 help="Fields of the payload that are a column each, as 'id bigint, who string'; "
+                      "with --batch only. [default: one column of JSON]"),
+)  # fmt: skip
+_FLAGS_OF_A_FLEET = {
+    "slots": "--slots", "batch": "--batch", "batch_size": "--batch-size", "schema": "--schema",
+}  # fmt: skip
+_PARTS_OF_A_BATCH = ("batch_size", "schema")
+_SPARKS = (*_FLAGS_OF_A_FLEET.values(), "--master", "--conf")
+
 # A fleet's tasks come and go: they have no port of their own, and no name to be limited by.
 _NATIVE_OPTIONS = {"metrics_port", "metrics_host", "rate_limit_scope"}
 _OF_PROCESSES = (
@@ -75,6 +94,13 @@ _PARTS_OF_A_LIMIT = {
 def worker_options(function: options.Function) -> options.Function:
     """Add every option of `Worker` that has a flag."""
     for option in reversed(_WORKER_OPTIONS):
+        function = option(function)
+    return function
+
+
+def fleet_options(function: options.Function) -> options.Function:
+    """Add the options of `SparkWorker` that `Worker` does not have."""
+    for option in reversed(_FLEET_OPTIONS):
         function = option(function)
     return function
 
@@ -104,6 +130,7 @@ Data is an object of arguments by name: chasqui add default welcome '{"to": "ada
         "chasqui worker tasks:app --processes 4 --concurrency 50 --max-jobs 10000",
         "chasqui worker tasks:handle emails --engine spark --slots 8 --master spark://host:7077",
         "chasqui worker tasks:handle emails --engine spark --conf spark.executor.memory=2g",
+        "chasqui worker tasks:score orders --engine spark --batch arrow --schema 'total double'",
     ],
 )
 @click.argument("target", metavar="MODULE:NAME")
@@ -123,12 +150,7 @@ Data is an object of arguments by name: chasqui add default welcome '{"to": "ada
     show_default=True,
     help="Where handlers run: in processes of this machine, or on Spark's executors.",
 )
-@click.option(
-    "--slots",
-    type=positive,
-    metavar="N",
-    help="With --engine spark: tasks that take jobs, in each queue. [default: 2]",
-)
+@fleet_options
 @click.option(
     "--master",
     metavar="URL",
@@ -198,7 +220,6 @@ def command(  # noqa: PLR0913 -- the documented options
     queue: str | None,
     more_queues: tuple[str, ...],
     engine: str,
-    slots: int | None,
     master: str | None,
     conf: dict[str, str],
     verbose: bool,
@@ -220,6 +241,7 @@ def command(  # noqa: PLR0913 -- the documented options
     by the name of the job. SIGTERM or Ctrl+C stops gracefully: running jobs are finished, those not
     begun are handed back. The second time stops at once.
     """
+    fleet = chosen(**{name: given.pop(name) for name in _FLAGS_OF_A_FLEET})
     settings = Settings(
         target=target,
         app_dir=app_dir,
@@ -241,15 +263,16 @@ def command(  # noqa: PLR0913 -- the documented options
         raise click.UsageError(_OF_PROCESSES)
     _require_whole_limit(settings.options)
     if engine == "spark":
+        _require_batches(fleet)
         return run_fleet(
             settings,
-            slots=slots,
+            fleet,
             conf=_with_master(conf, master),
             is_verbose=verbose,
             greet=lambda ready: greet(ready, None),
         )
-    if slots is not None or master is not None or conf or verbose:
-        msg = "--slots, --master, --conf and --verbose are Spark's: add --engine spark"
+    if fleet or master is not None or conf or verbose:
+        msg = f"{', '.join(_SPARKS)} and --verbose are Spark's: add --engine spark"
         raise click.UsageError(msg)
     if "metrics_port" in settings.options:
         _require_metrics()
@@ -274,6 +297,15 @@ def _require_whole_limit(given: dict[str, Any]) -> None:
     for option, flag in _PARTS_OF_A_LIMIT.items():
         if option in given:
             msg = f"{flag} limits nothing without a number of jobs: add --rate-limit-max N"
+            raise click.UsageError(msg)
+
+
+def _require_batches(fleet: dict[str, Any]) -> None:
+    """What is said of batches means nothing to a function that gets job by job."""
+    for option in _PARTS_OF_A_BATCH:
+        if option in fleet and "batch" not in fleet:
+            flag = _FLAGS_OF_A_FLEET[option]
+            msg = f"{flag} is for whole batches: add --batch arrow or --batch pandas"
             raise click.UsageError(msg)
 
 

@@ -225,7 +225,14 @@ class SparkWorker:
         """
         recipe, batching = self._recipe, self._recipe.batching
         if batching is not None and isinstance(self._schema, str):
-            parsed = spark.createDataFrame([], self._schema).schema
+            try:
+                parsed = spark.createDataFrame([], self._schema).schema
+            except PySparkException as error:
+                msg = (
+                    f"schema is {self._schema!r}: use names and types, such as 'x long, who "
+                    f"string' ({_first_line(error)})"
+                )
+                raise ConfigError(msg) from None
             vector_schema(parsed)
             recipe = replace(recipe, batching=replace(batching, schema=parsed))
         return replace(recipe, redis_url=server_of(spark, *self._urls) or DEFAULT_URL)
