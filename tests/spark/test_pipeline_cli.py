@@ -36,9 +36,10 @@ def here(spark, server, capsys, monkeypatch, tmp_path):
     return run
 
 
-def test_events_become_tables_and_a_report(here, queue, queue_name, tmp_path):
+def test_events_become_tables_at_a_url_and_a_report(here, queue, queue_name, tmp_path):
     queue.add("welcome", {})
-    code, out, err = here("run", queue_name, "--json")
+    url = f"file://{tmp_path}/chasqui-lake"
+    code, out, err = here("run", queue_name, "--path", url, "--json")
     assert (code, err.splitlines()) == (
         0,
         [
@@ -52,6 +53,7 @@ def test_events_become_tables_and_a_report(here, queue, queue_name, tmp_path):
     assert json.loads(out) == {"batches": 1, "events": 1, "lost": 0, "buckets": 1, "stretches": 1}
 
     # What the tables know need not be known to the server any more.
+    assert _is_in_tables(queue_name, url)
     assert _is_in_tables(queue_name, "chasqui-lake")
     assert not _is_in_tables("ordres", "chasqui-lake")
     code, out, err = here("report", "--out", "page.html")

@@ -22,7 +22,8 @@ AT_ONCE = timedelta(0)
 
 @pytest.fixture
 def pipeline(spark, tmp_path):
-    return Pipeline(str(tmp_path / "lake"), spark=spark)
+    """At a URL, as on storage elsewhere."""
+    return Pipeline((tmp_path / "lake").as_uri(), spark=spark)
 
 
 def events(pipeline):
