@@ -197,6 +197,13 @@ def test_a_table_that_was_never_written_is_empty_and_one_that_is_none_is_refused
         pipeline.rebuild("yesterday")
 
 
+def test_a_session_of_spark_connect_is_refused_before_anything_is_written(tmp_path):
+    remote = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
+    with pytest.raises(ConfigError, match="is one of Spark Connect, over which tables cannot be"):
+        Pipeline(str(tmp_path), spark=remote)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_format_that_the_session_does_not_have_is_refused_before_anything_is_written(
     spark, tmp_path
 ):

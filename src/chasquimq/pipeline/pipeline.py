@@ -51,9 +51,19 @@ class Pipeline:
         """Tables below `path`, a folder or any URL that Spark can write; nothing is written yet.
 
         Raises `ConfigError` if `file_format` is neither `parquet` nor `delta`, or if the session
-        does not have it.
+        does not have it, or is one of Spark Connect.
         """
-        self._lake = Lake(spark or session(), path, file_format)
+        spark = spark or session()
+        if type(spark).__module__.startswith("pyspark.sql.connect"):
+            # Its batches are made in a process of the server, where nobody tells what became of
+            # them, and what is not there yet is an error when it is read.
+            msg = (
+                "the session is one of Spark Connect, over which tables cannot be made: use one "
+                "whose driver is in this process, without spark.remote and SPARK_REMOTE; backfill "
+                "and triage work over both"
+            )
+            raise ConfigError(msg)
+        self._lake = Lake(spark, path, file_format)
         if file_format != "parquet":
             self._lake.check_format()
         self._format = file_format
