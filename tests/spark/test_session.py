@@ -5,9 +5,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from chasquimq.errors import ConfigError
-from chasquimq.spark import FORMATS, register
+from chasquimq.spark import FORMATS, SparkWorker, process_batch, register, session
 from chasquimq.spark.session import _defaults
 from chasquimq.spark.source import URL_SETTING
 from chasquimq.wire.keys import QueueKeys
@@ -98,12 +99,31 @@ def test_a_setting_that_is_no_url_is_refused_without_showing_it(url_set):
     assert "hush" not in str(refused.value)
 
 
-def test_no_plan_log_or_progress_shows_a_password(spark, start_server, tmp_path, capfd, queue_name):
+def test_the_setting_is_not_among_those_that_java_is_started_with(spark, url_set, monkeypatch):
+    """They stand on its command line, for all users of the machine to read."""
+    given = {}
+
+    def config(self, name, value):
+        given[name] = value
+        return self
+
+    monkeypatch.setattr(SparkSession.Builder, "config", config)
+    own = "redis://:hush-hush@127.0.0.1:1"
+    assert session("tests", SMALL | {URL_SETTING: own}) is spark
+    assert given.items() >= SMALL.items()
+    assert URL_SETTING not in given
+    assert spark.conf.get(URL_SETTING) == own
+
+
+def test_no_plan_log_or_progress_shows_a_password(
+    spark, start_server, tmp_path, capfd, caplog, logged, queue_name
+):
     own = start_server("valkey")
     own.client().config_set("requirepass", "hush-hush")
     url = own.url.replace("//", "//:hush-hush@")
     options = {"redis_url": url, "queue": queue_name}
     spark.sparkContext.setLogLevel("INFO")
+    caplog.set_level("INFO")
     try:
         spark.range(3).write.format("chasquimq").options(**options).mode("append").save()
         frame = spark.read.format("chasquimq_events").options(**options).load()
@@ -122,12 +142,19 @@ def test_no_plan_log_or_progress_shows_a_password(spark, start_server, tmp_path,
         query.awaitTermination()
         query.explain(extended=True)
         progress = str(query.lastProgress)
+        batch = process_batch(queue_name, lambda _: None, spark=spark, redis_url=url)
+        spark.range(1).write.format("chasquimq").options(**options).mode("append").save()
+        worker = SparkWorker(queue_name, str, spark=spark, redis_url=url, linger_ms=200)
+        worker.run(until_idle=True)
     finally:
         spark.sparkContext.setLogLevel(SMALL["spark.log.level"])
     shown = capfd.readouterr()
     assert "chasquimq_events" in shown.out
+    assert "1 jobs completed, 0 runs failed" in caplog.text
+    assert "Submitting" in logged()
     written = "".join(path.read_text() for path in tmp_path.rglob("[0-9m]*") if path.is_file())
-    assert "hush-hush" not in shown.out + shown.err + progress + written
+    told = shown.out + shown.err + progress + written + caplog.text + logged()
+    assert "hush-hush" not in told + repr(worker) + repr(batch)
 
 
 def test_a_password_in_the_setting_is_hidden_from_sparks_pages(spark, url_set):

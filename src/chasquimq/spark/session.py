@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from chasquimq.spark.java import find_java
 from chasquimq.spark.registry import register
+from chasquimq.spark.source import URL_SETTING
 
 # Spark's own default, and our setting, whose URL may hold a password.
 _SECRETS = r"(?i)secret|password|token|access[.]?key|chasquimq[.]url"
@@ -28,8 +29,9 @@ def session(app_name: str = "chasquimq", config: Mapping[str, str] | None = None
     """A Spark session with our formats registered; the running one, if there is one.
 
     The master is `local[*]` unless `config` or the environment (`MASTER`, `SPARK_REMOTE`,
-    `PYSPARK_SUBMIT_ARGS`) names another. All in `config` goes to Spark as it is. Raises
-    `ConfigError` if there is no Java.
+    `PYSPARK_SUBMIT_ARGS`) names another. All in `config` goes to Spark as it is, but for
+    `spark.chasquimq.url`, which may hold a password: it is set when Java has started, so it is not
+    on Java's command line. Raises `ConfigError` if there is no Java.
 
     In the environment of this process, what Spark's own start reads, it sets what is not set:
     `JAVA_HOME` if Spark would find no Java and, for a local master or a local Spark Connect,
@@ -38,6 +40,7 @@ def session(app_name: str = "chasquimq", config: Mapping[str, str] | None = None
     a local Spark logs errors only (`spark.log.level`).
     """
     settings = dict(config or {})
+    url = settings.pop(URL_SETTING, None)
     remote = settings.get("spark.remote") or os.environ.get("SPARK_REMOTE")
     # A server elsewhere has settings, a Java and a Python of its own; a local one starts here.
     if remote is None or is_local(remote):
@@ -51,6 +54,8 @@ def session(app_name: str = "chasquimq", config: Mapping[str, str] | None = None
         # A local Spark Connect starts with them, then tries to set them again and says it cannot.
         warnings.filterwarnings("ignore", r"Failed to set spark\.", UserWarning)
         spark = builder.getOrCreate()
+    if url is not None:
+        spark.conf.set(URL_SETTING, url)
     register(spark)
     return spark
 
