@@ -19,8 +19,9 @@ from chasquimq.wire.member import decode_member
 from chasquimq.wire.retry import RetryOverride
 
 Row: TypeAlias = dict[str, Any]
-Shape: TypeAlias = Callable[[Any], Any]
-"""Gives the user's data the type that its column has."""
+Shape: TypeAlias = Callable[[Any], Any] | None
+"""Gives the user's data the type that its column has; None if nobody asks for them, nor for what
+may be wrong with them: then they are not unpacked."""
 
 
 def job_row(queue: str, entry: Entry, held: Held | None, shape: Shape) -> Row:
@@ -145,6 +146,8 @@ def _retry(retry: RetryOverride | None) -> Row:
 
 
 def _data(column: str, packed: bytes, shape: Shape) -> Row:
+    if shape is None:
+        return {}
     try:
         return {column: shape(unpack(packed))}
     except DecodeError as error:

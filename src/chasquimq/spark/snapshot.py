@@ -28,6 +28,9 @@ R = TypeVar("R", bound=RangeOptions)
 USUAL_PARTS = 2
 """Of what is more than one request brings."""
 
+# Columns that tell of data which cannot be unpacked.
+_OF_DATA = {"problem", "raw"}
+
 
 class SnapshotReader(DataSourceReader, Generic[O]):
     """Reads what is there, a task for each queue. Not one moment's view: jobs go on moving."""
@@ -38,8 +41,7 @@ class SnapshotReader(DataSourceReader, Generic[O]):
         """Keep values only: this is copied to the tasks."""
         self.options = options
         self._schema = arrow_schema(schema)
-        kinds = {each.name: each.dataType for each in schema.fields}
-        self._data_type = kinds.get(self.data_column)
+        self._kinds = {each.name: each.dataType for each in schema.fields}
 
     def partitions(self) -> Sequence[InputPartition]:
         """One for each queue."""
@@ -50,14 +52,20 @@ class SnapshotReader(DataSourceReader, Generic[O]):
         # Spark makes up a partition of its own where we gave none.
         if partition.value is None:
             return
-        shape: Shape = shaper(self._data_type) if self._data_type is not None else lambda _: None
         with Links(self.options.target) as links:
-            for page in self.pages(links, partition.value, shape):
+            for page in self.pages(links, partition.value, self.shape()):
                 if page:
                     yield batch(
                         self._schema,
                         {name: [row.get(name) for row in page] for name in self._schema.names},
                     )
+
+    def shape(self) -> Shape:
+        """What the columns that are asked for make of the user's data."""
+        kind = self._kinds.get(self.data_column)
+        if kind is not None:
+            return shaper(kind)
+        return (lambda _: None) if _OF_DATA & self._kinds.keys() else None
 
     @abstractmethod
     def pages(self, links: Links, part: object, shape: Shape) -> Iterator[list[Row]]:

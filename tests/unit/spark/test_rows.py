@@ -30,11 +30,13 @@ from chasquimq.spark import schemas
 from chasquimq.spark.batches import arrow_schema, batch
 from chasquimq.spark.data import as_json, shaped
 from chasquimq.spark.event_rows import event_columns, loss_columns
+from chasquimq.spark.job_rows import job_row
+from chasquimq.spark.jobs_source import JobsReader
 from chasquimq.spark.offsets import Loss
-from chasquimq.spark.options import SinkOptions, read_options
+from chasquimq.spark.options import JobsOptions, SinkOptions, read_options
 from chasquimq.spark.sink_rows import JobMaker, layout
 from chasquimq.wire.codec import unpack
-from chasquimq.wire.envelope import decode
+from chasquimq.wire.envelope import decode, encode_job
 from chasquimq.wire.ids import StreamId, ulid_time_ms
 
 OPTIONS = read_options(SinkOptions, {"queue": "q", "redis_url": "redis://h:1"})
@@ -167,6 +169,20 @@ def test_a_value_takes_the_type_asked_for_or_is_null_there(value, kind, as_type)
 )
 def test_anything_a_payload_can_hold_is_json(value, text):
     assert as_json(value) == text
+
+
+@pytest.mark.parametrize(
+    ("wanted", "is_unpacked"),
+    [("job_id", False), ("job_id payload", True), ("job_id problem", True), ("raw", True)],
+)
+def test_a_payload_is_unpacked_only_for_columns_that_tell_of_it(wanted, is_unpacked):
+    columns = tuple(each for each in schemas.JOBS if each.name in wanted.split())
+    options = read_options(JobsOptions, {"queue": "q", "redis_url": "redis://h:1"})
+    reader = JobsReader(options, schemas.struct(columns))
+    entry = (b"1-0", [b"d", encode_job("a", b"\xc1", 0)])
+    row = job_row("q", entry, None, reader.shape())
+    assert row["job_id"] == "a"
+    assert ("problem" in row) is is_unpacked
 
 
 def test_events_with_numbers_beyond_every_column_are_still_rows():
