@@ -196,6 +196,23 @@ def test_without_memory_a_completed_entry_goes_all_the_same(run, raw, complete, 
 
 
 @pytest.mark.servers("redis-8.6")
+def test_the_new_command_and_what_stands_in_for_it_do_the_same(run, raw, keys, complete):
+    left = []
+    for has_xackdel in (True, False):
+        (ours, also_ours) = raw.delivered("c1", an_entry("a"), an_entry("b"))
+        (unread,) = raw.waiting(an_entry("c"))
+        batch = [a_completion(each, value=b"\x2a") for each in (ours, b"1-1", unread, also_ours)]
+        answer = run(complete(*batch, has_xackdel=has_xackdel))
+        left.append(
+            (answer, raw.stream(), raw.held(), raw.events(), raw.client.get(keys.result("j1")))
+        )
+        raw.client.delete(keys.stream, keys.events)
+
+    assert left[0] == left[1]
+    assert left[0][0] == [True, False, False, True]
+
+
+@pytest.mark.servers("redis-8.6")
 def test_bare_acknowledgements_are_one_plain_command_where_the_server_has_it(run, raw, complete):
     (ours,) = raw.delivered("c1", an_entry("a"))
     call = complete(a_completion(ours), a_completion(b"1-1"), keeping=KEEP_NONE, telling=SILENT)

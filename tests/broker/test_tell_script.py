@@ -1,7 +1,12 @@
 """`tell.lua`: events in their order, as many as there are; what is refused hurts nobody."""
 
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
 from chasquimq.broker import events
 from chasquimq.wire.event import event_fields
+from tests.support.eventually import eventually_sync
 
 
 def drained(ts_ms):
@@ -50,3 +55,38 @@ def test_a_server_that_takes_no_events_is_told_none_and_nobody_hears_of_it(
     raw.client.set(keys.events, "something else")
     run(events.append(keys, [drained(4)], cap=100))
     raw.client.delete(keys.events)
+
+
+@pytest.mark.parametrize("state", ["READONLY", "NOREPLICAS"])
+def test_a_server_that_takes_no_writes_for_a_while_is_told_when_it_does(run, raw, keys, state):
+    client = raw.client
+
+    def connections():
+        return client.info("stats")["total_connections_received"]
+
+    run(events.append(keys, [drained(1)], cap=100))
+    before = connections()
+    with ThreadPoolExecutor() as pool:
+        try:
+            if state == "READONLY":
+                client.replicaof("127.0.0.1", "1")
+            else:
+                client.config_set("min-replicas-to-write", 1)
+            telling = pool.submit(run, events.append(keys, [drained(2), drained(3)], cap=100))
+            eventually_sync(lambda: connections() > before)  # it looks for one that does
+        finally:
+            client.replicaof("NO", "ONE")
+            client.config_set("min-replicas-to-write", 0)
+        telling.result()
+    assert raw.events() == [f"e=drained id= ts={n}" for n in (1, 2, 3)]
+
+
+def test_large_events_leave_in_parts_and_in_their_order(run, raw, keys):
+    batch = [event_fields("failed", f"j{n}", n, "", {"reason": "x" * 16_000}) for n in range(300)]
+    call = events.append(keys, batch, cap=1_000)
+    assert len(call.requests) > 1
+    assert max(map(len, call.requests)) < 2 << 20
+    assert call.repeatable is False
+
+    run(call)
+    assert [line.split()[1] for line in raw.events()] == [f"id=j{n}" for n in range(300)]

@@ -1,27 +1,35 @@
 """The events stream: append to it and read from it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from chasquimq.broker import scripts
-from chasquimq.broker.call import Call, Reply, call, checked, command
+from chasquimq.broker.call import Call, Reply, all_checked, call, checked, command, together
 from chasquimq.wire.codec import pack_for_script
 from chasquimq.wire.event import QueueEvent, parse_event
 from chasquimq.wire.keys import QueueKeys
+
+# Events in one script; it holds the server up for a millisecond.
+_MOST_BYTES = 1 << 20
 
 
 def append(keys: QueueKeys, batch: Sequence[Sequence[bytes]], *, cap: int) -> Call[None]:
     """Write events, each given by its fields; not repeatable, so none is ever told twice.
 
-    In one script: 7 us an event less for client and server together than a command for each.
+    In one script, or in several where they are large; a command for each takes 3 us an event more
+    to put together.
     """
     told: list[bytes | int] = []
     for fields in batch:
         told.append(len(fields))
         told += fields
+    packed = pack_for_script(told)
+    if len(packed) > _MOST_BYTES and len(batch) > 1:
+        half = len(batch) // 2
+        parts = [append(keys, part, cap=cap) for part in (batch[:half], batch[half:])]
+        return replace(together(parts), parse=lambda replies: all_checked(replies) and None)
     return scripts.TELL.call(
-        {"events": keys.events},
-        {"events_cap": cap, "told": pack_for_script(told)},
-        read=lambda _: None,
+        {"events": keys.events}, {"events_cap": cap, "told": packed}, read=lambda _: None
     )
 
 

@@ -306,6 +306,7 @@ def complete(  # noqa: PLR0913 -- the batch, and what goes with it
         {"stream": keys.stream, "events": keys.events},
         {
             "group": group,
+            "has_xackdel": int(has_xackdel),
             "ts_ms": telling.ts_ms,
             "events_cap": telling.cap,
             "result_ttl_s": keeping.result_ttl_s,

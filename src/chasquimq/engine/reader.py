@@ -37,7 +37,7 @@ log = logging.getLogger("chasquimq.engine")
 IDLE_FOR_ALL_MS = 86_400_000
 # How soon the end of a pause is seen that was ended by hand, without the bell.
 _PAUSE_POLL_MS = 250
-_MOST_READ = 1 << 20  # more than any worker has room for
+_MOST_READ = 1 << 20  # more than there is room for
 # So few begin before the next read is put together, 20 us sooner; many would let the server wait.
 _FEW = 8
 
@@ -108,6 +108,7 @@ class Reader(Role):
             await self._wait_at_gate()
         if self.connection.reconnects != self._reconnects:
             self._reconnects = self.connection.reconnects
+            await self.connection.run(stream.prepare())
             await self.return_strays()
         return 0
 
@@ -251,8 +252,7 @@ class Reader(Role):
     def take_unstarted(self) -> list[Delivery]:
         """Take back, and let go, what was read and waits for a slot."""
         unstarted = [run.delivery for run in self._executor.take_waiting()]
-        # Before it is handed back, not after: a renewal in between would make it look busy for a
-        # whole lease.
+        # Before it is handed back: a renewal in between would make it look busy for a whole lease.
         self._leases.drop(each.entry_id for each in unstarted)
         return unstarted
 

@@ -1,7 +1,7 @@
 -- Remove completed entries from group and stream, and store what their handlers returned.
 -- A result is written only for an entry that was still there; lack of memory never keeps an entry.
 -- KEYS    stream events results_and_outcomes...
--- ARGV    group ts_ms events_cap result_ttl_s outcome_ttl_s started done
+-- ARGV    group has_xackdel ts_ms events_cap result_ttl_s outcome_ttl_s started done
 -- EVENTS  active completed
 -- RETURN  one number a job: 1 removed, else it was settled by someone else
 -- started and done are MessagePack arrays without inner structure. started holds groups of 6 for
@@ -9,35 +9,22 @@
 -- entry id, job id, name, attempt, duration_us, value (false = none). With result_ttl_s = 0 there are
 -- no result keys; else they stand in pairs, result then outcome.
 local began, jobs = cmsgpack.unpack(started), cmsgpack.unpack(done)
-local removed, gone = {}, {}
-for at = 1, #jobs, 6 do
-  local was_there = redis.call('XACK', stream, group, jobs[at])
-  removed[#removed + 1] = was_there
-  if was_there == 1 then gone[#gone + 1] = jobs[at] end
-end
-
--- Entries at the head of the stream go together, at half the cost. None may wait before the first that
--- is in flight; and it must add up that all that is there waits, is in flight, or is ours: what another
--- hand acknowledged, or passed over, is not ours to delete.
-local function trimmed()
-  local groups, facts = redis.call('XINFO', 'GROUPS', stream), {}
-  for i = 1, #groups[1], 2 do facts[groups[1][i]] = groups[1][i + 1] end
-  local waiting, held, last = facts['lag'], facts['pending'], facts['last-delivered-id']
-  if #groups > 1 or not waiting or redis.call('XLEN', stream) ~= waiting + held + #gone then return end
-  if held == 0 then
-    local ms, seq = string.match(last, '^(%d+)-(%d+)$')
-    if #seq > 15 then return end
-    return redis.call('XTRIM', stream, 'MINID', string.format('%s-%.0f', ms, seq + 1))
-  end
-  local first = redis.call('XPENDING', stream, group, '-', '+', 1)[1][1]
-  if #redis.call('XRANGE', stream, '(' .. last, '(' .. first, 'COUNT', 1) > 0 then return end
-  return redis.call('XTRIM', stream, 'MINID', first)
-end
--- For fewer it is not worth the questions; and who may not ask them deletes one by one.
-if #gone < 32 or select(2, pcall(trimmed)) ~= #gone then
-  -- In pieces, because `unpack` refuses some 8,000 values.
-  for at = 1, #gone, 1000 do
-    redis.call('XDEL', stream, unpack(gone, at, math.min(at + 999, #gone)))
+local entry_ids, removed = {}, {}
+for at = 1, #jobs, 6 do entry_ids[#entry_ids + 1] = jobs[at] end
+-- In pieces, because `unpack` refuses some 8,000 values.
+for first = 1, #entry_ids, 1000 do
+  local last = math.min(first + 999, #entry_ids)
+  if has_xackdel == '1' then
+    local flags = redis.call('XACKDEL', stream, group, 'IDS', last - first + 1,
+                             unpack(entry_ids, first, last))
+    for i, flag in ipairs(flags) do removed[first + i - 1] = flag end
+  else
+    local gone = {}
+    for i = first, last do
+      removed[i] = redis.call('XACK', stream, group, entry_ids[i])
+      if removed[i] == 1 then gone[#gone + 1] = entry_ids[i] end
+    end
+    if #gone > 0 then redis.call('XDEL', stream, unpack(gone)) end
   end
 end
 
