@@ -97,7 +97,18 @@ def zone_of(pattern: RepeatPattern) -> tzinfo:
 
 def describe(repeat: RepeatLike) -> str:
     """A pattern in words: `At 09:30 on Monday through Friday (UTC)`, `Every 5 minutes`."""
-    pattern = pattern_of(repeat)
+    return _in_words(pattern_of(repeat))
+
+
+def describe_stored(pattern: RepeatPattern) -> tuple[str | None, str]:
+    """The same of one that is stored, as it stands; or None, and why it can never fire."""
+    try:
+        return _in_words(pattern), ""
+    except ValueError as error:
+        return None, str(error)
+
+
+def _in_words(pattern: RepeatPattern) -> str:
     if pattern.kind == "cron":
         return parse_cron(pattern.expression or "", pattern.tz, is_stored=True).describe()
     interval_ms = pattern.interval_ms or 0

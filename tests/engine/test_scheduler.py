@@ -16,6 +16,7 @@ from chasquimq.broker.stream import Capacity, Telling
 from chasquimq.broker.url import parse_url
 from chasquimq.clock import ManualClock
 from chasquimq.config import ProducerConfig, SchedulerConfig
+from chasquimq.engine import cadence
 from chasquimq.engine.repeating import Repeating
 from chasquimq.engine.scheduler import SchedulerRole
 from chasquimq.errors import ChasquiError, ServerReplyError
@@ -349,6 +350,58 @@ async def test_a_spec_that_cannot_be_read_is_put_off_and_stops_nobody(
     assert [job.id for job in fired()] == [fire_id("good", NOON)]
     assert server.client().zscore(keys.repeat, "bad") == NOON + MINUTE
     assert {"'bad'", "'ghost'"} <= {word for line in caplog.messages for word in line.split()}
+
+
+EVIL = {
+    "a zone of 13 KB": RepeatPattern.cron("* * * * *", tz="Europe/Berlin" * 1_000),
+    "a zone of folders": RepeatPattern.cron("* * * * *", tz="../" * 10_000 + "etc/passwd"),
+    "a zone that is none": RepeatPattern.cron("* * * * *", tz="Mars/Olympus"),
+    "a list of 1 MB": RepeatPattern.cron("0-59," * 200_000 + "1 * * * *"),
+    "years of 1 MB": RepeatPattern.cron("* * * * * * " + "1-5000," * 140_000 + "1"),
+    "a nickname of 1 MB": RepeatPattern.cron("@" + "x" * 1_000_000),
+    "a number of 5,000 digits": RepeatPattern.cron("9" * 5_000 + " * * * *"),
+    "no time there is": RepeatPattern.cron("0 0 31 2 *"),
+}
+
+
+@pytest.mark.parametrize("what", EVIL)
+async def test_a_spec_that_cannot_be_planned_is_put_off_and_stops_nobody(
+    scheduler, connect, upsert, fired, server, keys, caplog, what
+):
+    bad = RepeatableSpec("bad", "mail", EVIL[what], b"\x01")
+    await connect().run(repeats.upsert(keys, bad, next_ms=NOON, job_id=None))
+    await upsert(a_spec("good"))
+    begun = time.monotonic()
+    await scheduler.step()
+    assert time.monotonic() - begun < 5
+    assert [job.id for job in fired()] == [fire_id("good", NOON)]
+    assert server.client().zscore(keys.repeat, "bad") == NOON + MINUTE
+    [told] = [line for line in caplog.messages if "cannot be fired" in line]
+    assert "recurring job 'bad' cannot be fired and is put off: " in told
+    assert len(told) < 500
+
+
+@pytest.mark.parametrize("error", [RecursionError, OverflowError, MemoryError, KeyError])
+async def test_whatever_planning_a_spec_raises_the_others_fire(
+    scheduler, upsert, fired, clock, server, keys, caplog, monkeypatch, error
+):
+    def plan(spec, *args, **kwargs):
+        if spec.key == "bad":
+            raise error("x" * 10_000)
+        return planned(spec, *args, **kwargs)
+
+    planned = cadence.plan
+    monkeypatch.setattr(cadence, "plan", plan)
+    await upsert(a_spec("bad"))
+    await upsert(a_spec("good"))
+    for _ in range(3):
+        await scheduler.step()
+        clock.advance(MINUTE)
+    assert [job.id for job in fired()] == [fire_id("good", NOON + n * MINUTE) for n in range(3)]
+    assert server.client().zscore(keys.repeat, "bad") == NOON + 3 * MINUTE
+    [told] = [line for line in caplog.messages if "cannot be fired" in line]
+    assert f"'bad' cannot be fired and is put off: {error.__name__}: " in told
+    assert len(told) < 500
 
 
 async def test_a_paused_spec_lets_its_windows_pass(scheduler, upsert, fired, clock, connect, keys):

@@ -1,9 +1,11 @@
 """Bytes of others, read back: envelopes, members, specs, events, letters, results."""
 
 import contextlib
+import time
 import tracemalloc
 
 import hypothesis.strategies as st
+import msgpack
 import pytest
 from hypothesis import example, given
 
@@ -12,8 +14,10 @@ from chasquimq.broker.results import Kept
 from chasquimq.broker.seek import hits, read_row
 from chasquimq.broker.stream import Delivery
 from chasquimq.engine.admission import NO_NAMES, admit
+from chasquimq.engine.cadence import plan
 from chasquimq.engine.outcomes import from_kept
 from chasquimq.errors import DecodeError
+from chasquimq.recurring import describe_stored
 from chasquimq.wire.codec import unpack
 from chasquimq.wire.entry import parse_dead_letter, parse_job_fields
 from chasquimq.wire.envelope import Envelope, decode, encode, with_attempt
@@ -69,6 +73,50 @@ READERS = {
 def test_what_is_none_of_ours_is_a_decode_error(name, raw):
     with contextlib.suppress(DecodeError):
         READERS[name](raw)
+
+
+# Pieces of patterns, and how often each comes one after the other.
+pieces = st.sampled_from(
+    ("* * * * *", "0-59,", "1-5000,", "9", "@", "@daily", " ", "*/", "#", "L", "Europe/Berlin", "/",
+     "../", "+05:30", "x", "\0", "\ud800", "0 0 29 2 *", "\u0661")
+)  # fmt: skip
+texts = st.tuples(pieces, st.sampled_from((1, 2, 5, 100, 10_000)), pieces).map(
+    lambda parts: parts[0] * parts[1] + parts[2]
+)
+patterns = st.fixed_dictionaries({"Cron": st.tuples(texts, st.none() | texts)}) | (
+    st.fixed_dictionaries({"Every": st.tuples(st.integers(0, 2**64 - 1))})
+)
+policies = st.sampled_from((None, "Skip", "FireOnce", {"FireAll": [2**32 - 1]}, {"FireAll": [0]}))
+bounds = st.none() | st.integers(0, 2**64 - 1)
+NOW_MS = 1_794_744_000_000
+
+
+@given(
+    pattern=patterns,
+    policy=policies,
+    limit=bounds,
+    end_ms=bounds,
+    due_ms=st.integers(0, NOW_MS) | st.just(NOW_MS),
+)
+@example({"Cron": ["* * * * *", "Europe/Berlin" * 1_000]}, None, None, None, NOW_MS)
+@example({"Cron": ["1-59," * 200_000 + "1 * * * *", None]}, None, None, None, NOW_MS)
+@example({"Cron": ["* * * * * * " + "1-5000," * 100_000, None]}, None, None, None, NOW_MS)
+@example({"Cron": ["@" + "x" * 1_000_000, None]}, "FireOnce", None, None, 0)
+@example({"Cron": ["1-" + "9" * 5_000 + " * * * *", None]}, None, None, None, NOW_MS)
+def test_a_spec_of_anybody_has_a_plan_and_words_or_is_refused(
+    pattern, policy, limit, end_ms, due_ms
+):
+    """What is stored was checked by nobody: it is read, planned and put in words as it stands."""
+    begun = time.monotonic()
+    slots = ["k", "mail", pattern, b"\xc0", limit, None, end_ms, 0, policy]
+    with contextlib.suppress(DecodeError, ValueError):
+        spec = decode_spec(msgpack.packb(slots, unicode_errors="surrogatepass"))
+        words, problem = describe_stored(spec.pattern)
+        assert words or problem
+        windows = plan(spec, due_ms, NOW_MS).windows_ms
+        assert list(windows) == sorted(set(windows))
+        assert all(due_ms <= each <= NOW_MS for each in windows)
+    assert time.monotonic() - begun < 5
 
 
 @given(raw=garbage)

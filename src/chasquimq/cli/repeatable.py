@@ -18,7 +18,7 @@ from chasquimq.cli.run import opened, reading, run
 from chasquimq.cli.unknown import refusal, remark_if_unknown
 from chasquimq.clock import SYSTEM_CLOCK
 from chasquimq.queue import Queue
-from chasquimq.recurring import describe, next_fires, pattern_of, zone_of
+from chasquimq.recurring import describe, describe_stored, next_fires, pattern_of, zone_of
 from chasquimq.wire.keys import QueueKeys
 from chasquimq.wire.repeat import SHORTEST_INTERVAL_MS, RepeatPattern
 
@@ -364,11 +364,13 @@ def _shape(stored: StoredSpec) -> dict[str, Any]:
     spec = stored.spec
     policy = spec.missed_fires if spec else None
     retry = spec.retry if spec else None
+    # One that can never fire must not hide the others.
+    words, problem = describe_stored(spec.pattern) if spec else (None, stored.problem)
     return {
         "key": stored.key,
         "job_name": spec.job_name if spec else None,
         "pattern": spec.pattern.to_dict() if spec else None,
-        "description": describe(spec.pattern) if spec else None,
+        "description": words,
         "next_fire_ms": stored.due_ms,
         "limit": spec.limit if spec else None,
         "fired": stored.fired,
@@ -379,7 +381,7 @@ def _shape(stored: StoredSpec) -> dict[str, Any]:
         "attempts": retry.max_attempts if retry else None,
         "backoff": retry.backoff.to_dict() if retry and retry.backoff else None,
         "job_id": stored.job_id,
-        "problem": stored.problem or None,
+        "problem": problem or None,
     }
 
 

@@ -38,6 +38,13 @@ _YEARS = re.compile(r"(\*|\d{1,4})(?:-(\d{1,4}))?(?:/0*(\d{1,4}))?", re.ASCII)
 _FEWEST_FIELDS = 5
 _FIELDS = ("second", "minute", "hour", "day of month", "month", "day of week", "year")
 _LAST_YEAR = 5_000
+# More than every field with each of its values listed, and what is soon looked through: this is
+# done where nothing else can be done meanwhile.
+_MOST_CHARS = 1_024
+# More than any zone there is: `ZoneInfo` goes down a name by its slashes, and by itself for long
+# ones.
+_MOST_ZONE_CHARS = 255
+_MOST_SHOWN = 80
 # Any instant will do to look at an expression without asking when it fires.
 _SOME_TIME = datetime(2000, 1, 1, tzinfo=UTC)
 
@@ -104,18 +111,19 @@ def parse_cron(expression: str, tz: str | None, *, is_stored: bool = False) -> C
 
     What the reference engine would forget is wrong, too, but not of one that `is_stored` already.
     """
+    _check_length("cron expression", expression, _MOST_CHARS, "use ranges and steps for lists")
     text = expression.strip()
     if text.startswith("@"):
         try:
             text = _NICKNAMES[text.lower()]
         except KeyError:
-            msg = f"cron nickname {expression!r} is unknown: use {', '.join(_NICKNAMES)}"
+            msg = f"cron nickname {_shown(expression)} is unknown: use {', '.join(_NICKNAMES)}"
             raise ValueError(msg) from None
     parts = text.upper().split()
     if not _FEWEST_FIELDS <= len(parts) <= len(_FIELDS):
         msg = (
-            f"cron expression {expression!r} has {len(parts)} fields: use 5 (minute hour day month "
-            "weekday), 6 with seconds in front, or 7 with a year at the end"
+            f"cron expression {_shown(expression)} has {len(parts)} fields: use 5 (minute hour day "
+            "month weekday), 6 with seconds in front, or 7 with a year at the end"
         )
         raise ValueError(msg)
     years = _years(parts.pop()) if len(parts) == len(_FIELDS) else None
@@ -142,7 +150,10 @@ def portable(expression: str, tz: str | None) -> tuple[str, str | None]:
 @lru_cache(maxsize=1_024)
 def parse_zone(tz: str | None, *, is_stored: bool = False) -> tzinfo:
     """UTC for None, '', 'UTC' and 'Z'; an offset such as '+05:30'; else an IANA name."""
-    tz = (tz or "").strip()
+    tz = tz or ""
+    remedy = "use UTC, an offset such as +05:30, or an IANA name"
+    _check_length("time zone", tz, _MOST_ZONE_CHARS, remedy)
+    tz = tz.strip()
     if tz.upper() in ("", "UTC", "Z"):
         return UTC
     if match := _OFFSET.match(tz):
@@ -156,9 +167,21 @@ def parse_zone(tz: str | None, *, is_stored: bool = False) -> tzinfo:
     except (ZoneInfoNotFoundError, ValueError, OSError):
         pass
     meant = [name for name in available_timezones() if name.lower() == tz.lower() and name != tz]
-    remedy = "use UTC, an offset such as +05:30, or an IANA name"
-    msg = f"time zone {tz!r} is unknown: {f'did you mean {meant[0]}?' if meant else remedy}"
+    msg = f"time zone {_shown(tz)} is unknown: {f'did you mean {meant[0]}?' if meant else remedy}"
     raise ValueError(msg)
+
+
+def _check_length(what: str, text: str, most: int, remedy: str) -> None:
+    if len(text) > most:
+        msg = f"{what} {_shown(text)} is too long, at most {most:,} characters are read: {remedy}"
+        raise ValueError(msg)
+
+
+def _shown(text: str) -> str:
+    """A value for a message: the beginning of one that is long, and how long it is."""
+    if len(text) <= _MOST_SHOWN:
+        return repr(text)
+    return f"{text[:_MOST_SHOWN]!r}... ({len(text):,} characters)"
 
 
 def _spelled(part: str, *, is_weekday: bool) -> str:
@@ -185,11 +208,12 @@ def _check(cron: Cron, *, is_stored: bool) -> None:
             try:
                 _check_fields(alone, is_stored=is_stored)
             except CronSimError:
-                msg = f"cron expression {cron.expression!r}: {part!r} is not a valid {name}"
+                whole = f"cron expression {_shown(cron.expression)}"
+                msg = f"{whole}: {_shown(part)} is not a valid {name}"
                 if len(cron.expression.split()) == _FEWEST_FIELDS + 1:
                     msg += ": with 6 fields the first is the second"
                 raise ValueError(msg) from None
-        msg = f"cron expression {cron.expression!r} never matches: {error}"
+        msg = f"cron expression {_shown(cron.expression)} never matches: {error}"
         raise ValueError(msg) from None
 
 
@@ -209,10 +233,11 @@ def _years(part: str) -> frozenset[int] | None:
         is_open = match is not None and (match[1] == "*" or match[3] is not None)
         last = int(match[2]) if match and match[2] else _LAST_YEAR if is_open else first
         if match is None or match[3] == "0" or not 0 < first <= _LAST_YEAR >= last:
-            msg = f"cron year {part!r} is not valid: use years, ranges, lists up to {_LAST_YEAR}"
+            remedy = f"use years, ranges, lists up to {_LAST_YEAR}"
+            msg = f"cron year {_shown(part)} is not valid: {remedy}"
             raise ValueError(msg)
         years.update(range(first, last + 1, int(match[3] or 1)))
     if not years:
-        msg = f"cron year {part!r} is an empty range: put the earlier year first"
+        msg = f"cron year {_shown(part)} is an empty range: put the earlier year first"
         raise ValueError(msg)
     return frozenset(years)

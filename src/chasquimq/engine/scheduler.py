@@ -5,10 +5,11 @@ would pass over all windows up to its time, for whoever leads next too, and one 
 none. It sleeps until the next window; who stores a spec, which may be due sooner, wakes it through
 a list that the leader blocks on. The tick is only the upper bound, for those who store and do not
 wake. A fire is fenced by the window itself (`fire.lua`), so two schedulers can never fire the same
-one, whatever their locks say. A spec that cannot be read is put off and logged: it never stops the
-others. Nor does one that the server refuses to tell or to fire, if not all are: its window stays
-where it is, and is tried again after a tick. What a crash leaves behind: the lock, which expires,
-and specs that are due; the next leader fires them by their policy.
+one, whatever their locks say. A spec that cannot be read, or not be planned for whatever reason, is
+put off and logged: it never stops the others. Nor does one that the server refuses to tell or to
+fire, if not all are: its window stays where it is, and is tried again after a tick. What a crash
+leaves behind: the lock, which expires, and specs that are due; the next leader fires them by their
+policy.
 """
 
 import asyncio
@@ -160,21 +161,14 @@ class SchedulerRole(Role):
     async def _fire(self, stored: StoredSpec) -> None:
         if stored.is_refused:
             raise ServerReplyError(stored.problem)
-        spec, now_ms = stored.spec, self._now_ms()
-        plan = None
-        if spec is not None:
-            try:
-                plan = self._plan(stored, spec, now_ms)
-            except ValueError as error:
-                self._note_put_off(stored.key, str(error))
-        else:
-            self._note_put_off(stored.key, stored.problem)
-        if spec is None or plan is None:
+        now_ms = self._now_ms()
+        planned = self._planned(stored, now_ms)
+        if planned is None:
             await self.connection.run(
                 repeats.move(self._keys, stored.raw_key, now_ms + _PUT_OFF_MS)
             )
             return
-        windows = () if stored.is_paused else plan.windows_ms
+        plan, jobs = planned
         if plan.left and plan.next_ms is not None:
             # Both, until the next step shows whether the server has carried this one out.
             before = self._left(stored)
@@ -185,7 +179,7 @@ class SchedulerRole(Role):
             repeats.fire(
                 self._keys,
                 stored,
-                [self._job(stored, spec, window_ms) for window_ms in windows],
+                jobs,
                 holder=self._config.holder_id,
                 next_ms=plan.next_ms,
                 telling=Telling(now_ms, self._events_cap()),
@@ -200,6 +194,22 @@ class SchedulerRole(Role):
 
     def _now_ms(self) -> int:
         return (self._clock or self._server_clock).now_ms()
+
+    def _planned(self, stored: StoredSpec, now_ms: int) -> tuple[Plan, list[NewJob]] | None:
+        """What a due spec does now, and its jobs; None, which is told, if it cannot be known."""
+        spec = stored.spec
+        if spec is None:
+            self._note_put_off(stored.key, stored.problem)
+            return None
+        try:
+            plan = self._plan(stored, spec, now_ms)
+            windows = () if stored.is_paused else plan.windows_ms
+            return plan, [self._job(stored, spec, window_ms) for window_ms in windows]
+        except ValueError as error:
+            self._note_put_off(stored.key, str(error))
+        except Exception as error:  # noqa: BLE001 -- whatever one spec brings about, others fire
+            self._note_put_off(stored.key, f"{type(error).__name__}: {legible(str(error))}")
+        return None
 
     def _plan(self, stored: StoredSpec, spec: RepeatableSpec, now_ms: int) -> Plan:
         if stored.is_paused:

@@ -5,6 +5,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from chasquimq.wire.keys import QueueKeys
+from chasquimq.wire.repeat import RepeatableSpec, RepeatPattern, encode_spec
+
 
 def test_a_recurring_job_is_stored_listed_paused_run_and_removed(chasqui, done, queue_name):
     added = done("repeatable", "add", queue_name, "digest", '{"a": 1}', "--cron", "0 8 * * MON",
@@ -47,6 +50,28 @@ def test_the_list_tells_what_fired_jobs_take_along(done, queue_name):
     assert (told["attempts"], told["job_id"]) == (5, "p")
     assert told["backoff"] == {"kind": "exponential", "delay_ms": 1_000}
     assert (silent["attempts"], silent["backoff"], silent["job_id"]) == (None, None, None)
+
+
+def test_a_stored_job_that_can_never_fire_hides_none_of_the_others(done, server, queue_name):
+    keys, client = QueueKeys(queue_name), server.client()
+    patterns = {
+        "good": RepeatPattern.cron("@daily"),
+        "old": RepeatPattern.cron("0 0 LW * *"),
+        "bad": RepeatPattern.cron("@daily", tz="Europe/Berlin" * 1_000),
+    }
+    for key, pattern in patterns.items():
+        blob = encode_spec(RepeatableSpec(key, "x", pattern, b"\x01"))
+        client.hset(keys.repeat_spec(key), "spec", blob)
+        client.zadd(keys.repeat, {key: 4_000_000_000_000})
+    told = {line["key"]: line for line in done("repeatable", "ls", queue_name, "--json").lines}
+    words = {key: line["description"] for key, line in told.items()}
+    assert words == {
+        "good": "At 00:00 every day (UTC)",
+        "old": "At 00:00 on the last weekday of every month (UTC)",
+        "bad": None,
+    }
+    assert "(13,000 characters) is too long" in told["bad"]["problem"]
+    assert {key for key, line in told.items() if line["problem"]} == {"bad"}
 
 
 def test_the_list_has_the_documented_columns(done, queue_name):
@@ -140,6 +165,8 @@ def test_the_next_fires_of_a_paused_job_say_that_it_is_paused(done, queue_name):
         (["--cron", "* * *"], "* * *"),
         (["--cron", "@daily", "--tz", "Mars/Base"], "Mars/Base"),
         (["--cron", "@daily", "--tz", "europe/berlin"], "did you mean Europe/Berlin?"),
+        (["--cron", "@daily", "--tz", "Europe/Berlin" * 1_000], "(13,000 characters) is too long"),
+        (["--cron", "1," * 9_999 + "1 * * * *"], "at most 1,024 characters are read"),
         (["--cron", "0 8 * * MON-FRI 2030"], "with 6 fields the first is the second"),
         (["--every", "1h", "--backoff", "wat:1"], "write 5s, exponential:1s, exponential:1s:5m"),
         (["--every", "1h", "--backoff", "exponential:x"], "'exponential:x' is no backoff"),

@@ -251,6 +251,44 @@ def test_bad_input_names_the_part_that_is_wrong(expression, tz, part):
         parse_cron(expression, tz)
 
 
+@pytest.mark.parametrize("is_stored", [False, True])
+@pytest.mark.parametrize(
+    ("expression", "tz", "told"),
+    [
+        ("1," * 500_000 + "1 * * * *", None, "(1,000,009 characters) is too long, at most 1,024"),
+        ("* " * 500_000, None, "(1,000,000 characters) is too long, at most 1,024"),
+        ("@" + "x" * 999_999, None, "(1,000,000 characters) is too long, at most 1,024"),
+        ("@" + "x" * 999, None, "xxx'... (1,000 characters) is unknown: use @yearly"),
+        ("9" * 900 + " * * * *", None, "999'... (900 characters) is not a valid minute"),
+        ("* * * * * * " + "9" * 900, None, "999'... (900 characters) is not valid: use years"),
+        ("* * * * *", "Europe/Berlin" * 1_000, "(13,000 characters) is too long, at most 255"),
+        ("* * * * *", "x" * 255, "xxx'... (255 characters) is unknown: use UTC"),
+    ],
+    ids=["list", "fields", "nickname", "long-nickname", "digits", "year", "zone", "long-zone"],
+)
+def test_what_is_too_long_is_refused_at_once_and_told_by_its_beginning(
+    expression, tz, told, is_stored
+):
+    with pytest.raises(ValueError, match=re.escape(told)) as caught:
+        parse_cron(expression, tz, is_stored=is_stored)
+    assert len(str(caught.value)) < 400
+
+
+def test_an_expression_that_lists_every_value_of_every_field_is_not_too_long():
+    ends = (
+        range(60),
+        range(60),
+        range(24),
+        range(1, 32),
+        range(1, 13),
+        range(7),
+        range(2026, 2066),
+    )
+    lists = [",".join(map(str, values)) for values in ends]
+    now = ms("2026-11-14T12:00:00")
+    assert parse_cron(" ".join(lists), "America/Argentina/ComodRivadavia").next_after(now)
+
+
 @pytest.mark.parametrize(
     ("expression", "tz", "stored"),
     [
