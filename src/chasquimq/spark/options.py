@@ -34,6 +34,8 @@ Position: TypeAlias = Literal["earliest", "latest"] | StreamId | Moment
 # Spark's own, which come along with ours.
 _SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})
 _MOST_SHOWN = 80
+# What a parser makes of a text that is none of its own.
+_MISREAD = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +320,7 @@ def read_options(kind: type[O], given: Mapping[str, str], *, url: str | None = N
             continue
         if lowered not in known:
             names = ", ".join(each.metadata["name"] for each in fields(kind))
-            _refuse(f"option {key!r} is not known: use {names}")
+            _refuse(f"option {shown(key)} is not known: use {names}")
         option = known[lowered]
         if option.name in values:
             _refuse("options 'queue' and 'queues' are both given: use one of them")
@@ -353,7 +355,7 @@ def _parsed(told: Mapping[str, Any], text: str | None) -> Any:  # noqa: ANN401 -
     name = told["name"]
     try:
         return told["parse"](text)
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+    except _MISREAD as error:
         if name == "redis_url":
             # Its errors are made to hold no password; the value itself may hold one.
             problem = str(error)

@@ -246,7 +246,7 @@ class JobMaker:
         if known is None:
             try:
                 known = self._backoffs[key] = _backoff_of(value)
-            except (TypeError, ValueError) as error:
+            except (TypeError, ValueError, RecursionError) as error:
                 _refuse_row("backoff", value, f"ms, or JSON as BackoffSpec has it ({error})")
         return known
 

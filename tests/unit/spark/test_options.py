@@ -100,6 +100,12 @@ def test_places_can_differ_by_queue():
             "redis_url is embedded:///no/such/place, a directory that does not exist",
         ),
         (EventsOptions, LEAST | {"startingOffsets": "x" * 500}, "x{80}\\.\\.\\.'"),
+        (
+            EventsOptions,
+            LEAST | {"startingOffsets": '{"q":' * 1_000},
+            "'startingOffsets' is '({\"q\":){16}\\.\\.\\.': use earliest, l",
+        ),
+        (Options, LEAST | {"x" * 500: "1"}, "option 'x{80}\\.\\.\\.' is not known"),
     ],
 )
 def test_what_will_not_do_is_named_with_the_rule(kind, told, words):

@@ -1,6 +1,7 @@
 """Rows become jobs whose ids stay the same; user data takes the type it is asked for."""
 
 import dataclasses
+import re
 from collections import Counter
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -56,6 +57,15 @@ def test_ids_are_the_same_in_any_order_and_none_is_twice():
     mixed = Random(7).sample(ROWS, len(ROWS))  # noqa: S311 -- any order will do
     assert Counter(ids_of(ROWS)) == Counter(ids_of(mixed))
     assert len(set(ids_of(ROWS))) == len(ROWS)
+
+
+@pytest.mark.parametrize("backoff", ["soon", '{"kind":' * 1_000])
+def test_a_backoff_that_is_none_is_told_with_its_column(backoff):
+    schema = StructType([StructField("backoff", StringType())])
+    maker = JobMaker(layout(schema, OPTIONS), OPTIONS, "r", 0)
+    batch = pa.RecordBatch.from_pylist([{"backoff": backoff}])
+    [unfit] = maker.jobs(batch, 1_700_000_000_000)
+    assert re.match(r"column 'backoff' of a row is '.{4,83}': it must be ms", unfit.problem)
 
 
 def test_equal_rows_of_other_runs_and_partitions_are_other_jobs():
