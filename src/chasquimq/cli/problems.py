@@ -31,6 +31,9 @@ USAGE = 2
 UNREACHABLE = 3
 INTERRUPTED = 130
 
+# Of a path; no system takes much longer ones.
+_MOST_SHOWN = 400
+
 
 # A server of the process's own, which the library offers, would be gone with the command.
 _ANOTHER_SERVER = "name another with --redis-url or CHASQUI_REDIS_URL, or run: chasqui server start"
@@ -72,8 +75,17 @@ def exit_code_of(error: BaseException) -> int:
         case ChasquiError():
             code = _told(str(error), NOT_DONE)
         case _:
-            raise error
+            code = _told(_of_a_file(error), NOT_DONE)
     return code
+
+
+def _of_a_file(error: BaseException) -> str:
+    """What the system says of a file or folder of the user's; whatever else it is, is raised."""
+    if not isinstance(error, OSError) or error.filename is None:
+        raise error
+    path = str(error.filename)
+    shown = path if len(path) <= _MOST_SHOWN else f"{path[:_MOST_SHOWN]}…"
+    return f"{shown!r} cannot be used: {error.strerror}"
 
 
 def _where_to_look(error: click.UsageError) -> str:

@@ -27,6 +27,10 @@ _UNIT_MS = {
     "h": 3_600_000,
     "d": 86_400_000,
 }
+MOST_PROCESSES = 1_024
+"""A process takes some 40 MB: more than this is a slip, and would fill the machine's memory."""
+# Python refuses to read numbers of some thousand digits, in words of its own.
+_MOST_DIGITS = 1_000
 _SPARKS_INTERVAL = re.compile(
     r"(\d+\s+(millisecond|second|minute|hour|day|week)s?\s*)+", re.IGNORECASE
 )
@@ -148,10 +152,19 @@ def missed_fires(text: str) -> MissedFiresPolicy:
 def positive(value: str | int) -> int:
     """A whole number from 1; unlike click's own it does not put its range into every help line."""
     text = str(value)
-    if not text.isdecimal() or int(text) < 1:
-        msg = f"{text!r} is not a whole number from 1 on"
+    if not text.isdecimal() or len(text) > _MOST_DIGITS or int(text) < 1:
+        msg = f"{cut(text)!r} is not a whole number from 1 on"
         raise click.BadParameter(msg)
     return int(text)
+
+
+def processes(value: str | int) -> int:
+    """A whole number from 1 to what one machine could run."""
+    count = positive(value)
+    if count > MOST_PROCESSES:
+        msg = f"{cut(str(count))} processes are too many: use {MOST_PROCESSES:,} or fewer"
+        raise click.BadParameter(msg)
+    return count
 
 
 def epoch_ms(moment: datetime | None) -> int | None:

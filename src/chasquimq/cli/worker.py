@@ -17,7 +17,8 @@ from chasquimq.cli.render import clean
 from chasquimq.cli.serving import HIGHEST_PORT, Ready, Settings, Shift
 from chasquimq.cli.spark import spark_options
 from chasquimq.cli.supervisor import Supervisor
-from chasquimq.cli.values import duration, positive
+from chasquimq.cli.values import MOST_PROCESSES, duration, positive
+from chasquimq.cli.values import processes as number_of_processes
 from chasquimq.config import LEAST_LEASE_MS, RATE_LIMIT_SCOPES
 from chasquimq.given import chosen
 from chasquimq.loops import run_on_loop
@@ -160,11 +161,11 @@ Data is an object of arguments by name: chasqui add default welcome '{"to": "ada
 @click.option(
     "--processes",
     "-p",
-    type=positive,
+    type=number_of_processes,
     default=1,
     show_default=True,
     metavar="N",
-    help="Run so many; one that dies is replaced.",
+    help=f"Run so many, {MOST_PROCESSES} at most; one that dies is replaced.",
 )
 @click.option(
     "--max-jobs",

@@ -150,6 +150,9 @@ def test_a_password_is_never_shown(url):
         (["events", "q", "--from", "x"], "'--from': 'x' is no place: write $, 0, or the id"),
         (["events", "q", "--event", "odd"], "no event 'odd': choose from waiting, delayed, active"),
         (["inspct", "q"], "No such command 'inspct': did you mean inspect?"),
+        (["worker", "tasks:app", "-p", "9" * 30], "99 processes are too many: use 1,024 or fewer"),
+        (["worker", "tasks:app", "-p", "1025"], "1025 processes are too many"),
+        (["worker", "tasks:app", "-p", "9" * 5_000], "…' is not a whole number from 1 on"),
         (["dlq", "peak", "q"], "No such command 'peak': did you mean peek?"),
     ],
 )

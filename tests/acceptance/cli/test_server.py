@@ -122,3 +122,11 @@ def test_a_directory_that_cannot_be_is_told(server_command, tmp_path):
     assert code == 2
     assert "cannot be the directory of an embedded server" in text
     assert "Traceback" not in text
+
+
+@pytest.mark.parametrize("action", ["start", "status", "stop"])
+def test_a_directory_with_a_name_that_no_system_takes_is_told_in_a_line(server_command, action):
+    code, text = server_command(action, "--data-dir", "x" * 5_000)
+    assert code in {1, 2}
+    assert "File name too long" in text
+    assert len(text.splitlines()) == 1
