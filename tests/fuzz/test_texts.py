@@ -1,7 +1,10 @@
 """Texts that people type: URLs, cron expressions, values on the command line, Spark options."""
 
 import contextlib
+import functools
 import itertools
+import time
+import tracemalloc
 from dataclasses import fields
 
 import click
@@ -102,3 +105,86 @@ def test_spark_options_are_read_or_refused(kind, data):
     )
     with contextlib.suppress(ConfigError):
         repr(read_options(kind, {"queue": "q"} | given_options))
+
+
+OPTIONS = {each.metadata["name"]: kind for kind in (EventsOptions, JobsOptions, SinkOptions)
+           for each in fields(kind)}  # fmt: skip
+
+
+def spark_option(name, text):
+    return read_options(OPTIONS[name], {"queue": "q", "redis_url": "redis://h:1"} | {name: text})
+
+
+LARGE = 200_000
+LONG = {
+    "letters": "x" * LARGE,
+    "digits": "9" * LARGE,
+    "a fraction": "0." + "1" * LARGE + "s",
+    "blanks": " " * LARGE,
+    "lines": "\n" * LARGE,
+    "stars": "* " * (LARGE // 2),
+    "minutes": "0-59," * (LARGE // 5) + "1 * * * *",
+    "years": "* * * * * * " + "1-5000," * (LARGE // 7) + "1",
+    "a nickname": "@" + "x" * LARGE,
+    "a zone": "Europe/Berlin" * (LARGE // 13),
+    "folders": "../" * (LARGE // 3),
+    "braces": "{" * LARGE,
+    "objects": '{"q":' * (LARGE // 5),
+    "a list": "[" * LARGE,
+    "names": ",".join(map(str, range(LARGE // 7))),
+    "offsets": "{" + ",".join(f'"{n}":1' for n in range(LARGE // 9)) + "}",
+    "a backoff": "exponential:" + "1" * LARGE + ":" + "1" * LARGE,
+    "hosts": "redis-cluster://" + "h:1," * (LARGE // 4),
+    "a host": "redis://" + "\u00e9" * LARGE,
+    "users": "redis://" + "u:p@" * (LARGE // 4) + "h",
+    "escapes": "redis://" + "%41" * (LARGE // 3) + "/0",
+    "settings": "redis://h/0?" + "db=1&" * (LARGE // 5),
+    "brackets": "redis://" + "[" * LARGE + "::1]",
+}
+READ = {
+    "url": (parse_url, ValueError),
+    "url with tls": (functools.partial(parse_url, tls=True), ValueError),
+    "cron": (lambda text: parse_cron(text, None).describe(), ValueError),
+    "stored cron": (lambda text: parse_cron(text, None, is_stored=True).describe(), ValueError),
+    "zone": (parse_zone, ValueError),
+    **{
+        f"a {each.__name__}": (each, click.ClickException)
+        for each in (values.duration, values.wait_s, values.spark_interval, values.instant,
+                     values.backoff, values.positive, values.processes, values.missed_fires,
+                     values.job_data)
+    },
+    **{name: (functools.partial(spark_option, name), ConfigError) for name in OPTIONS},
+}  # fmt: skip
+
+
+# A machine may be busy, and noting memory makes everything slower.
+MOST_S = 5
+MOST_BYTES = 64 << 20
+
+
+@pytest.mark.parametrize("reader", READ)
+def test_a_text_of_any_length_is_read_or_refused_soon_in_few_words_and_little_memory(reader):
+    read, refusal = READ[reader]
+    for what, text in LONG.items():
+        begun = time.monotonic()
+        tracemalloc.start()
+        try:
+            told = refused(read, refusal, text)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert time.monotonic() - begun < MOST_S, what
+        assert peak < MOST_BYTES, what
+        assert len(told) < 1_000, f"{what}: {told[:200]}"
+
+
+def refused(read, refusal, text):
+    """What is said of a text that cannot be read; nothing of one that can."""
+    try:
+        read(text)
+    except click.ClickException as error:
+        assert refusal is click.ClickException
+        return error.format_message()
+    except refusal as error:
+        return str(error)
+    return ""

@@ -41,7 +41,7 @@ def duration(text: str) -> int:
     """Milliseconds of `250ms`, `30s`, `5m`, `2h`, `1d`; a bare number is milliseconds."""
     found = _DURATION.fullmatch(text.strip().lower())
     if found is None:
-        msg = f"{text!r} is no duration: write 250ms, 30s, 5m, 2h or 1d"
+        msg = f"{cut(text)!r} is no duration: write 250ms, 30s, 5m, 2h or 1d"
         raise click.BadParameter(msg)
     value = float(found[1]) * _UNIT_MS[found[2]]
     if math.isinf(value):
@@ -58,10 +58,10 @@ def wait_s(text: str) -> float:
         try:
             seconds = duration(text) / 1_000
         except click.BadParameter:
-            msg = f"{text!r} is no time to wait: write 30 for seconds, or 250ms, 30s, 5m, 2h"
+            msg = f"{cut(text)!r} is no time to wait: write 30 for seconds, or 250ms, 30s, 5m, 2h"
             raise click.BadParameter(msg) from None
     if not 0 < seconds < math.inf:
-        msg = f"{text!r} is no time to wait: it must be above 0, and end"
+        msg = f"{cut(text)!r} is no time to wait: it must be above 0, and end"
         raise click.BadParameter(msg)
     return seconds
 
@@ -74,7 +74,9 @@ def spark_interval(text: str) -> str:
     with contextlib.suppress(click.BadParameter):
         if not text.strip().isdigit() and (milliseconds := duration(text)):
             return f"{milliseconds} milliseconds"
-    msg = f"{text!r} is no interval: write '10 seconds', '5 minutes' or '1 hour', or 10s, 5m, 1h"
+    msg = (
+        f"{cut(text)!r} is no interval: write '10 seconds', '5 minutes' or '1 hour', or 10s, 5m, 1h"
+    )
     raise click.BadParameter(msg)
 
 
@@ -95,7 +97,7 @@ def local_time(text: str) -> datetime:
             return datetime.fromtimestamp(int(text) / 1_000, UTC)
         return datetime.fromisoformat(text)
     except (ValueError, OverflowError, OSError):
-        msg = f"{text!r} is no instant: write 2030-01-31T08:00:00Z or epoch milliseconds"
+        msg = f"{cut(text)!r} is no instant: write 2030-01-31T08:00:00Z or epoch milliseconds"
         raise click.BadParameter(msg) from None
 
 
@@ -112,11 +114,11 @@ def backoff(text: str) -> int | dict[str, Any]:
         if growing["most"]:
             spec["max_delay_ms"] = duration(growing["most"])
     except click.BadParameter:
-        msg = f"{text!r} is no backoff: write 5s, exponential:1s, exponential:1s:5m, or JSON"
+        msg = f"{cut(text)!r} is no backoff: write 5s, exponential:1s, exponential:1s:5m, or JSON"
         raise click.BadParameter(msg) from None
     if spec.get("max_delay_ms", spec["delay_ms"]) < spec["delay_ms"]:
         msg = (
-            f"{text!r} has a cap of {spec['max_delay_ms']} ms, below its start of "
+            f"{cut(text)!r} has a cap of {spec['max_delay_ms']} ms, below its start of "
             f"{spec['delay_ms']} ms: write exponential:1s:5m; a bare number is milliseconds"
         )
         raise click.BadParameter(msg)
@@ -143,8 +145,8 @@ def missed_fires(text: str) -> MissedFiresPolicy:
         return MissedFiresPolicy(kind, int(most))
     except (ValueError, TypeError):
         msg = (
-            f"--missed-fires {text!r} is not known: write skip, fire-once, or fire-all:10 for 10 "
-            f"at most, from 1 to {U32_MAX}"
+            f"--missed-fires {cut(text)!r} is not known: write skip, fire-once, or fire-all:10 for "
+            f"10 at most, from 1 to {U32_MAX}"
         )
         raise click.UsageError(msg) from None
 
@@ -182,7 +184,7 @@ def job_data(text: str | None) -> Any:  # noqa: ANN401 -- the user's data
     if text == "-":
         return parsed(sys.stdin.read(), "stdin")
     if text.startswith("@"):
-        return parsed(_content(text[1:]), text[1:])
+        return parsed(_content(text[1:]), cut(text[1:], 400))
     return parsed(text, "data")
 
 
@@ -231,5 +233,5 @@ def _content(path: str) -> str:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        msg = f"{path} cannot be read: {reason}"
+        msg = f"{cut(path, 400)} cannot be read: {reason}"
         raise click.UsageError(msg) from error

@@ -34,6 +34,7 @@ Position: TypeAlias = Literal["earliest", "latest"] | StreamId | Moment
 # Spark's own, which come along with ours.
 _SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})
 _MOST_SHOWN = 80
+_MOST_NAMED = 5
 # What a parser makes of a text that is none of its own.
 _MISREAD = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 
@@ -340,8 +341,8 @@ def _check_named(name: str, offsets: Offsets, queues: tuple[str, ...]) -> None:
     strangers = [queue for queue in offsets.named if queue not in queues]
     if strangers:
         _refuse(
-            f"option {name!r} names {', '.join(map(repr, strangers))}, which option 'queue' does "
-            f"not: use {', '.join(map(repr, queues))}"
+            f"option {name!r} names {', '.join(map(shown, strangers[:_MOST_NAMED]))}, which option "
+            f"'queue' does not: use {', '.join(map(shown, queues[:_MOST_NAMED]))}"
         )
 
 
