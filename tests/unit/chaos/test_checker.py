@@ -781,5 +781,53 @@ def test_a_history_without_an_end_proves_nothing():
     assert [breach.rule for breach in check(told([STAGE]))] == ["rest"]
 
 
+# Every rule
+
+VIOLATIONS = {
+    "lost": added(),
+    "one place": [*added(), *failed(3), dead_letter(), dead_letter()],
+    "beside itself": overlapping(),
+    "doubled": twice_ok(),
+    "budget": [*added(budget=3), *failed(5, budget=9), dead_letter()],
+    "completed": [*added(), completed()],
+    "succeeded": [*added(budget=1), *ran(budget=1), dead_letter(at_ms=5_000)],
+    "given up": [*added(), *failed(2), dead_letter()],
+    "early": [*added(at_ms=100, delay_ms=500), *ran(at_ms=597, until_ms=610), completed()],
+    "withdrawn": [*added(), Withdrawn(5 * MS, "j", is_gone=True), *ran(how="failed")],
+    "paused": [
+        *added(at_ms=100),
+        *ran(at_ms=150, until_ms=160),
+        completed(),
+        pause(90, 200),
+    ],
+    "refused": [
+        Asked(0, 0, "p/1", "quick", 3),
+        Refused(5 * MS, "p/1", "QueueFullError", is_certain=True),
+        *ran(),
+        completed(),
+    ],
+    "unique": [*added(wanted="j"), *added(call="p/2", wanted="j"), *ran(), completed()],
+    "added once": [*added(), *ran(), *ran("other", who="w.2"), completed(), completed("other")],
+    "result": [*added(), *ran(), completed(has_result=False)],
+    "windows": fired(100, 300),
+    "poison": [ENTRY],
+    "rest": [Quiet(is_drained=False)],
+}
+"""For each name of a breach a history that breaks that promise and no other."""
+
+
+@pytest.mark.parametrize("name", VIOLATIONS)
+def test_a_history_that_breaks_one_promise_is_told_by_its_name(name):
+    assert {rule for rule, _ in breaches(*VIOLATIONS[name])} == {name}
+
+
+def test_every_rule_has_a_history_that_breaks_it():
+    """`unique` has two names: an id of two jobs, and a call of two."""
+    assert set(VIOLATIONS) == {*RULES, "added once"}
+    for name, rule in RULES.items():
+        given = told([STAGE, *VIOLATIONS[name]])
+        assert {breach.rule for breach in rule(given)} == {name}
+
+
 def test_every_rule_has_a_docstring_that_states_its_promise():
     assert all(rule.__doc__ for rule in RULES.values())

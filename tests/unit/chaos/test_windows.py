@@ -36,9 +36,9 @@ BEGIN = [
 ]
 
 
-def history(*records, fired=range(1, 61)):
-    """A minute in which these seconds fired."""
-    jobs = {f"k@{second * EVERY_MS}": second for second in fired}
+def history(*records, fired=range(1, 61), run_after_s=0):
+    """A minute in which these seconds fired; each job ran so long after its window."""
+    jobs = {f"k@{second * EVERY_MS}": second + run_after_s for second in fired}
     runs = [
         record
         for job, at in jobs.items()
@@ -182,6 +182,24 @@ def test_of_windows_that_passed_fire_once_fires_one():
     assert unwanted("fire-once", fire(1), late, fired=(1, 2, 6)) == []
     assert unwanted("fire-once", fire(1), late, fired=(1, 2, 5)) == [5]
     assert unwanted("fire-once", fire(1), late, fired=(1, 2, 3, 6)) == [3]
+
+
+@pytest.mark.parametrize(
+    ("policy", "late", "windows", "job", "why"),
+    [
+        ("skip", fire(2, late_ms=1_000), (1, 2, 4), "k@2000", "fired 1000 ms late, when the next"),
+        ("fire-once", fire(2, late_ms=1_500), (1, 2, 3), "k@3000", "fired, too, though it had"),
+        ("fire-all", fire(2, clock_ms=60_000), (1, 2, 3), "k@2000", "that was wrong by 60000 ms"),
+    ],
+)
+def test_a_window_that_should_have_been_left_out_is_a_breach(policy, late, windows, job, why):
+    def breaches(*fires):
+        spec = Recurs(0, "k", EVERY_MS, policy)
+        past = history(spec, *fires, fired=windows, run_after_s=3)
+        return [(each.rule, each.job_id, why in each.text) for each in check(past)]
+
+    assert breaches() == []
+    assert breaches(late) == [("windows", job, True)]
 
 
 def test_fire_all_fires_every_window_however_late():
