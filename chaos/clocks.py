@@ -21,6 +21,11 @@ def now_us() -> int:
     return time.monotonic_ns() // 1_000
 
 
+def wrong_by_ms() -> int:
+    """How far this process's wall clock, as the library reads it, is from the true one."""
+    return round((time.time_ns() - _true_ns()) / 1_000_000)
+
+
 def skew(ms: int) -> None:
     """Set this process's wall clock wrong by so much, for good."""
     time.time_ns = lambda: _true_ns() + ms * 1_000_000

@@ -132,9 +132,10 @@ class Ceased:
 
 @dataclass(frozen=True, slots=True)
 class Born:
-    """A process that may fire recurring jobs has begun: under which name, by how wrong a clock.
+    """A process has begun, by how wrong a clock, as it was read there.
 
-    If it is a worker that keeps no results, nothing is left of what it completes.
+    `holder` is its name in the scheduler's lock; empty if it fires no recurring jobs. If it is a
+    worker that keeps no results, nothing is left of what it completes.
     """
 
     us: int

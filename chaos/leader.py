@@ -14,7 +14,7 @@ async def main(orders: Orders) -> None:
     life.obey(lambda _: None)
     kind = Promoter if (orders.settings or {})["leads"] == "promoter" else Scheduler
     leader: Promoter | Scheduler = kind(orders.url, orders.queue, holder_id=orders.who)
-    life.may_lead(orders.who)
+    life.begin(orders.who)
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     await leader.run(stop)

@@ -47,14 +47,14 @@ class Life:
     def __init__(self, orders: Orders) -> None:
         """Set the clock wrong if ordered, and begin to watch the pulse."""
         self.who = orders.who
-        self._skew_ms = orders.skew_ms
         clocks.skew(orders.skew_ms)
         self.scroll = Scroll(Path(orders.history))
         threading.Thread(target=watch_pulse, args=(self.scroll, self.who), daemon=True).start()
 
-    def may_lead(self, holder: str, *, keeps_results: bool = True) -> None:
-        """Write down under which name it holds the scheduler's lock, if it ever does."""
-        self.scroll.write(Born(clocks.now_us(), self.who, holder, self._skew_ms, keeps_results))
+    def begin(self, holder: str = "", *, keeps_results: bool = True) -> None:
+        """Write down how wrong the clock is, and who holds the scheduler's lock if it ever does."""
+        skew_ms = clocks.wrong_by_ms()
+        self.scroll.write(Born(clocks.now_us(), self.who, holder, skew_ms, keeps_results))
 
     def die(self, step: str = "") -> None:
         """End as a crash would, having written down that it comes, and at which step."""

@@ -50,6 +50,7 @@ class Producer:
         """Nothing is added before `run`."""
         self._who = orders.who
         self._life = Life(orders)
+        self._life.begin()
         self._ordered: deque[int] = deque()
         self._life.obey(self._obey)
         settings = dict(orders.settings or {})

@@ -31,6 +31,7 @@ from chaos.windows import had_to_fire
 
 _MOST_SHOWN = 5
 _LONGEST_REASON = 80
+_WRONG_MS = 30_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,8 @@ class Figures:
     had_to_fire: int
     """Windows that came under a leader to whom nothing was done."""
     deaths: int
+    wrong_clocks: int
+    """Processes that went by a wall clock that was wrong by half a minute or more."""
     at_risk: int
     """Acknowledged by a primary that died before its replica had them, and gone."""
     lost: int
@@ -100,6 +103,7 @@ def figures(past: Past, breaches: list[Breach]) -> Figures:
         fires_told=sum(job.fire() is not None for job in jobs),
         had_to_fire=sum(len(had_to_fire(past, spec)) for spec in past.recurring.values()),
         deaths=len(past.died_us),
+        wrong_clocks=len({each.who for each in past.born if abs(each.skew_ms) >= _WRONG_MS}),
         at_risk=sum(
             not job.may_be_withdrawn and not any(r.is_ok for r in job.runs) for job in nowhere
         )
@@ -194,7 +198,8 @@ def story(breach: Breach, records: Iterable[Record]) -> list[str]:
     records = list(records)
     job_id = breach.job_id
     if breach.rule == "windows" and not job_id:
-        return [to_line(each) for each in records if isinstance(each, Recurs | Born | Led)]
+        told = [each for each in records if isinstance(each, Recurs | Born | Led)]
+        return [to_line(each) for each in told if not isinstance(each, Born) or each.holder]
     kinds = Added | Fired | Started | Found | Withdrawing | Withdrawn | Reviving | Revived
     of_job = [r for r in records if isinstance(r, kinds) and r.job_id == job_id]
     calls = {record.call for record in of_job if isinstance(record, Added | Started)}

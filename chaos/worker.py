@@ -118,7 +118,7 @@ async def main(orders: Orders) -> None:
     play.steps.watch_flushes(QueueKeys(orders.queue).stream)
     # Its scheduler's token is its own affair, and nobody else's.
     holder = worker._config.scheduler.holder_id  # noqa: SLF001
-    play.life.may_lead(holder, keeps_results=settings["store_results"])
+    play.life.begin(holder, keeps_results=settings["store_results"])
     await worker.run()
 
 

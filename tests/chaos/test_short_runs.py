@@ -28,6 +28,7 @@ def was_rough(report, topology="single"):
     assert figures["acknowledged"] > 100
     assert figures["runs"] > 100
     assert figures["deaths"] > 0
+    assert figures["wrong_clocks"] > 0
     assert figures["had_to_fire"] > 30
     kinds = {fault.name for fault in playable(topology, ())}
     assert not kinds - report["faults"].keys(), report["futile"]

@@ -30,6 +30,8 @@ RECORDS = [
     Burst(4, "p", 12),
     Asked(10, 0, "p/1", "quick", 3),
     Added(11, "p/1", "lost-one"),
+    Born(12, "p.1", "", -90_000),
+    Born(13, "p.2", "", 0),
     Asked(20, 0, "p/2", "quick", 3),
     Added(21, "p/2", "good-one"),
     Started(30, 0, "w.1#1", "w.1", "good-one", "p/2", 1, 3),
@@ -51,6 +53,7 @@ def test_figures_tell_retries_from_redeliveries():
     assert (counted.runs, counted.retried, counted.redelivered) == (3, 1, 1)
     assert (counted.deaths, counted.lost, counted.at_risk, counted.doubled) == (1, 1, 0, 0)
     assert counted.most_under_way == 300
+    assert counted.wrong_clocks == 1
 
 
 def test_a_breach_is_shown_with_the_whole_story_of_its_job_and_of_no_other():
