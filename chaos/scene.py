@@ -3,15 +3,19 @@
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
+from chaos.bag import Bag
 from chaos.clocks import now_us
 from chaos.fleet import Actor, Fleet
 from chaos.history import Cut, Record, Scroll, read_since
 from chaos.stage import Stage
 from chasquimq.wire.keys import QueueKeys
+
+T = TypeVar("T")
 
 _PATIENCE_S = 2.0
 _LOOK_S = 0.02
@@ -34,10 +38,15 @@ class Scene:
     over: threading.Event
     """Set when it is enough: lasting faults end at once."""
     _server: threading.Lock = field(default_factory=threading.Lock)
+    _bags: dict[str, Bag[Any]] = field(default_factory=dict)
 
     def someone(self, chance: random.Random, *names: str) -> Actor:
         """One of the actors whose names begin so."""
         return chance.choice(self.fleet.of(*names))
+
+    def bag(self, kind: str, shapes: Sequence[T]) -> Bag[T]:
+        """The bag from which the shapes of a kind are dealt in this run."""
+        return self._bags.setdefault(kind, Bag(shapes))
 
     @contextmanager
     def server(self) -> Iterator[None]:

@@ -17,7 +17,7 @@ _OVERSIZE = b"x" * (1_048_576 + 1)
 _ENVELOPE_OF_TWO = b"\x92\xa2id\xc4\x01\xc0"
 _ENVELOPE_WITHOUT_ID = b"\x94\xc0\xc4\x01\xc0\x00\x00"
 _MAP_OF_A_LATER_VERSION = b"\x82\xa1v\x63\xa4body\xc4\x01\xc0"
-_ENTRIES = (
+ENTRIES = (
     ("no fields of ours", (b"hello", b"world")),
     ("an empty envelope", (b"d", b"")),
     ("garbage", (b"d", b"\xc1\xff\x00garbage")),
@@ -26,18 +26,21 @@ _ENTRIES = (
     ("a later version", (b"d", _MAP_OF_A_LATER_VERSION, b"n", b"from the future")),
     ("oversize", (b"d", _OVERSIZE, b"n", b"huge")),
 )
-_MEMBERS = (
+MEMBERS = (
     ("too short", b"\x01"),
     ("a name beyond its end", b"\xff\xff\xff\x7fabc"),
     ("a name and garbage", b"\x01\x00\x00\x00x\xc1"),
     ("nothing but a name", b"\x01\x00\x00\x00x"),
 )
+_NOWHERE = RepeatPattern.cron("* * * * *", tz="Europe/Berlin" * 1_000)
 _READABLE = encode_spec(RepeatableSpec("bogus", "bogus", RepeatPattern.every(1_000), b"\xc0"))
 _SPECS = (
     (b"spec", b""),
     (b"spec", b"\xc1"),
     (b"spec", b"\x91\xa1k"),
     (b"spec", b"\x98" + b"\xa1k" * 8),
+    # Read, and not planned.
+    (b"spec", encode_spec(RepeatableSpec("bogus", "bogus", _NOWHERE, b"\xc0"))),
     # At once: without its count it could be read, and would fire.
     (b"spec", _READABLE, b"fired", b"many"),
     (b"spec", _READABLE, b"fired", b"9223372036854775807"),
@@ -57,8 +60,8 @@ def tail(raw: bytes) -> str:
 
 def entry(scene: Scene, chance: random.Random) -> str:
     """An entry of the stream that is no job."""
-    what, fields = chance.choice(_ENTRIES)
-    with scene.server():
+    bag = scene.bag("entry", ENTRIES)
+    with scene.server(), bag.deal(chance) as (what, fields):
         _leave(scene, f"entry: {what}", tail(_envelope(fields)),
                ("XADD", scene.keys.stream, "*", *fields))  # fmt: skip
     return what
@@ -66,10 +69,10 @@ def entry(scene: Scene, chance: random.Random) -> str:
 
 def member(scene: Scene, chance: random.Random) -> str:
     """A member of the delayed set that is no job, due now; each differs, as members of sets do."""
-    what, raw = chance.choice(_MEMBERS)
-    unlike = raw if what == "too short" else raw + chance.randbytes(_TAIL)
     due_ms = now_ms() + chance.randint(-1_000, 1_000)
-    with scene.server():
+    bag = scene.bag("member", MEMBERS)
+    with scene.server(), bag.deal(chance) as (what, raw):
+        unlike = raw if what == "too short" else raw + chance.randbytes(_TAIL)
         _leave(scene, f"member: {what}", tail(unlike),
                ("ZADD", scene.keys.delayed, due_ms, unlike))  # fmt: skip
     return what

@@ -17,6 +17,8 @@ POISON = {
     "short": ({"d": pack(["j"])}, "decode_failed", "", None),
     "long": ({"d": pack(["j", b"", 1, 0, None, None])}, "decode_failed", "", None),
     "oversize": ({"d": BIG, "n": "big"}, "oversize_payload", "big", None),
+    "later-version": ({"d": pack({"v": 2}), "n": "later"}, "decode_failed", "", None),
+    "more-slots": ({"d": pack(["j", b"\xc0", 1, 0, None, {"v": 2}])}, "decode_failed", "", None),
     "bad-override": ({"d": pack(["j", b"\xc0", 1, 0, "often"])}, "decode_failed", "", None),
 }
 
