@@ -1,6 +1,7 @@
 """The guards of the suite can fail: a guard that never complains guards nothing."""
 
 import asyncio
+import re
 import subprocess
 import sys
 
@@ -58,6 +59,7 @@ def test_a_server_is_looked_at_until_it_is_closed(start_server):
 
 
 LEAKY = """
+import asyncio
 import pytest
 from tests.support.servers import Server, known_servers
 
@@ -73,22 +75,45 @@ def test_own(start_server):
 def test_of_module(of_module):
     of_module.client().set("{chasqui:shared}:wake", 1)
 
-def test_clean(of_module, start_server):
+def test_on_the_shared_server(server, queue_name):
+    server.client().set("{chasqui:%s}:result:1" % queue_name, 1)
+
+def test_of_no_queue(server, queue_name):
+    server.client().set("stray", 1)
+
+async def test_pending():
+    test_pending.task = asyncio.create_task(asyncio.Event().wait())
+
+def test_clean(of_module, start_server, server, queue_name):
     start_server("valkey").client().set("{chasqui:own}:wake", 1, ex=60)
+    server.client().set("{chasqui:%s}:result:1" % queue_name, 1, ex=60)
+
+async def test_ended():
+    await asyncio.create_task(asyncio.sleep(0))
 """
+# What each of them leaves, as its guard tells.
+LEFT = {
+    "test_own": "keys without a time to live: ['{chasqui:own}:wake in db0",
+    "test_of_module": "keys without a time to live: ['{chasqui:shared}:wake in db0",
+    "test_on_the_shared_server[valkey]": "keys without a time to live: ['{chasqui:on-the-shared-",
+    "test_of_no_queue[valkey]": "keys of no queue of the test: [b'stray']",
+    "test_pending": "tasks still pending after the test: [",
+}
 
 
-def test_whoever_leaves_such_a_key_fails_and_nobody_after_it(tmp_path):
+def test_whoever_leaves_a_key_or_a_task_fails_and_nobody_after_it(tmp_path):
     (tmp_path / "test_leaky.py").write_text(LEAKY)
-    options = ("-p", "tests.conftest", "-p", "no:randomly", "-p", "no:cacheprovider", "-n0")
+    options = ("-c", "pyproject.toml", "-p", "tests.conftest", "-p", "no:randomly",
+               "-p", "no:cacheprovider", "-n0", "--servers=valkey")  # fmt: skip
     told = subprocess.run(
         [sys.executable, "-m", "pytest", *options, "--rootdir", str(ROOT), str(tmp_path)],
         cwd=ROOT, check=False, capture_output=True, text=True,
     ).stdout  # fmt: skip
-    assert "3 passed, 2 errors" in told
-    for test, queue in (("test_own", "own"), ("test_of_module", "shared")):
-        assert f"ERROR at teardown of {test} " in told
-        assert f"keys without a time to live: ['{{chasqui:{queue}}}:wake in db0" in told
+    assert "7 passed, 5 errors" in told
+    parts = re.split(r"_ ERROR at teardown of (\S+) _", told)
+    assert dict.fromkeys(parts[1::2]) == dict.fromkeys(LEFT)
+    for test, what in zip(parts[1::2], parts[2::2], strict=True):
+        assert LEFT[test] in what
 
 
 @pytest.mark.parametrize(
