@@ -40,6 +40,65 @@ def test_what_reads_from_the_server_imports_nothing_by_name():
             assert "import_module(" not in path.read_text(), path
 
 
+# Spelt so they are looked for anywhere; an empty host, or none, where something is bound to it.
+EVERYWHERE = {"0.0.0.0", "::", "[::]"}  # noqa: S104 -- none of ours
+BINDERS = {
+    "bind",
+    "create_server",
+    "start_server",
+    "HTTPServer",
+    "ThreadingHTTPServer",
+    "TCPServer",
+}
+
+
+def opened_to_the_world(source):
+    """The lines that name every address of a machine, or open a port and name none."""
+    tree = ast.parse(source)
+    in_sentences = {
+        id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)
+        for part in node.values
+    }  # fmt: skip
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and id(node) not in in_sentences:
+            if node.value in EVERYWHERE:
+                yield node.lineno
+        elif isinstance(node, ast.Call) and _called(node) in BINDERS:
+            hosts = [each.value for each in node.keywords if each.arg == "host"]
+            hosts += [each.elts[0] for each in node.args if isinstance(each, ast.Tuple)]
+            if any(isinstance(host, ast.Constant) and not host.value for host in hosts):
+                yield node.lineno
+
+
+def _called(call):
+    return getattr(call.func, "attr", None) or getattr(call.func, "id", None)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'monitor("0.0.0.0", 9100)',
+        "HOST = '::'",
+        'socket.bind(("", 80))',
+        'socket.bind(("::", 80))',
+        'HTTPServer(("", 80), Handler)',
+        'asyncio.start_server(serve, host="", port=80)',
+        "loop.create_server(serve, host=None, port=80)",
+    ],
+)
+def test_however_every_address_is_written_it_is_seen(source):
+    assert list(opened_to_the_world(source))
+
+
+@pytest.mark.parametrize(
+    "source",
+    ['socket.bind(("127.0.0.1", 0))', 'HTTPServer(("::1", 80), Handler)', 'connect(host="")',
+     'f"{name}::{rest}"'],
+)  # fmt: skip
+def test_one_address_and_other_texts_are_not(source):
+    assert not list(opened_to_the_world(source))
+
+
 def test_no_port_is_opened_to_the_world_unless_asked():
     for path in SOURCES:
-        assert '"0.0.0.0"' not in path.read_text(), path
+        assert not list(opened_to_the_world(path.read_text())), path

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.listening import is_loopback, listening, processes_of_session
 from tests.support.spark import DRIVER_MARKS, QUICK_JAVA, SMALL
 from tests.support.story import some, work
 
@@ -96,3 +97,32 @@ def test_why_spark_does_not_start_is_said_in_a_line(server, queue, queue_name):
     began, reason = done.stderr.splitlines()
     assert began == "chasqui: starting Spark, which takes some seconds"
     assert reason.startswith("chasqui: Spark could not start: Master must either be yarn or start")
+
+
+WITH_PAGES = """
+import json, sys
+from chasquimq.spark import session
+spark = session("listening", json.loads(sys.argv[1]))
+spark.sparkContext.parallelize([0], 1).map(lambda each: each).collect()
+print(spark.sparkContext.uiWebUrl, flush=True)
+sys.stdin.readline()
+spark.stop()
+"""
+
+
+def test_a_local_spark_with_its_pages_listens_on_the_loopback_only(server, monkeypatch):
+    """Java, the driver, and what forks the processes of tasks."""
+    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)  # which a session before may have set
+    config = SMALL | {"spark.ui.enabled": "true", "spark.ui.port": "0"}
+    with subprocess.Popen(
+        [sys.executable, "-c", WITH_PAGES, json.dumps(config)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            pages = process.stdout.readline().strip()
+            places = listening(*processes_of_session(process.pid))
+        finally:
+            process.communicate("end\n", timeout=60)
+    assert int(pages.rpartition(":")[2]) in {port for _, port in places}
+    assert len(places) > 2
+    assert {address for address, _ in places if not is_loopback(address)} == set()
