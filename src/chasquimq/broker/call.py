@@ -235,3 +235,8 @@ def all_checked(replies: list[Reply]) -> list[Reply]:
     for reply in replies:
         checked(reply)
     return replies
+
+
+def none_refused(replies: list[Reply]) -> None:
+    """Nothing, of calls that are sent for what they do; the first refusal among them raised."""
+    all_checked(replies)

@@ -1,10 +1,9 @@
 """The events stream: append to it and read from it."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from chasquimq.broker import scripts
-from chasquimq.broker.call import Call, Reply, all_checked, call, checked, command, together
+from chasquimq.broker.call import Call, Reply, call, checked, command, none_refused, together
 from chasquimq.wire.codec import pack_for_script
 from chasquimq.wire.event import QueueEvent, parse_event
 from chasquimq.wire.keys import QueueKeys
@@ -27,7 +26,8 @@ def append(keys: QueueKeys, batch: Sequence[Sequence[bytes]], *, cap: int) -> Ca
     if len(packed) > _MOST_BYTES and len(batch) > 1:
         half = len(batch) // 2
         parts = [append(keys, part, cap=cap) for part in (batch[:half], batch[half:])]
-        return replace(together(parts), parse=lambda replies: all_checked(replies) and None)
+        whole = together(parts)
+        return Call(whole.requests, none_refused, repeatable=False, scripts=whole.scripts)
     return scripts.TELL.call(
         {"events": keys.events}, {"events_cap": cap, "told": packed}, read=lambda _: None
     )

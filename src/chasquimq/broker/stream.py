@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Literal, NamedTuple, TypeAlias
 
 from chasquimq.broker import ring, scripts
-from chasquimq.broker.call import Call, Reply, all_checked, bulks, call, checked, command
+from chasquimq.broker.call import Call, Reply, bulks, call, checked, command, none_refused
 from chasquimq.broker.ring import Ticket
 from chasquimq.wire.codec import pack_for_script
 from chasquimq.wire.entry import job_fields, parse_job_fields
@@ -238,7 +238,7 @@ def prepare() -> Call[None]:
     the `active` of another run, which rides with it, after the progress of that run.
     """
     requests = [script.load_request() for script in (scripts.COMPLETE, scripts.TELL)]
-    return Call(requests, lambda replies: all_checked(replies) and None)
+    return Call(requests, none_refused)
 
 
 def read(
