@@ -2,7 +2,7 @@
 -- being written.
 -- KEYS    events
 -- ARGV    events_cap told
--- EVENTS  active failed drained rate-limited
+-- EVENTS  told
 -- RETURN  nothing; an error, and nothing was written, where the server takes no writes for now
 -- told is a MessagePack array without inner structure: for each event the number of its fields and
 -- values, then these. The cap is minded at every hundredth: a node of the stream has as many.
