@@ -111,6 +111,7 @@ def test_rows_that_cannot_be_jobs_are_all_found_before_anything_is_added(backfil
     filling = backfill(str(path), columns=columns, sink={"maxPayloadBytes": "150"})
     found = filling.preview()
     assert (found.rows, found.unfit) == (6, 5)
+    assert [job.name for job in found.jobs] == ["a"]
     for row, (problem, told) in enumerate(
         zip(
             [

@@ -59,7 +59,7 @@ def test_events_become_tables_at_a_url_and_a_report(here, queue, queue_name, tmp
     code, out, err = here("report", "--out", "page.html")
     assert code == 0, err
     assert out.endswith(f"the report is in {tmp_path / 'page.html'}\n")
-    assert "chasqui: computing figures of 1 steps of 1 minutes\n" in err
+    assert "chasqui: computing figures of 1 steps of a minute\n" in err
     assert f"{queue_name[:18]}… / welcome" in out
     assert "welcome" in (tmp_path / "page.html").read_text()
 

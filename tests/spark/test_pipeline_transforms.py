@@ -378,6 +378,10 @@ def test_errors_are_the_same_if_only_particulars_differ(spark):
         ("ValueError: job 01KG9QXF8R0000000000000000 and 8d3a7f00-0000-4000-8000-00000000abcd", ""),
         ("ValueError: job 01KG9QXF8R1111111111111111 and 9d3a7f00-0000-4000-8000-00000000abcd", ""),
         (None, None),
+        ("KeyError: 'tax_number'", TRACE),
+        ("KeyError: 'amount'", TRACE),
+        ('KeyError: "the user\'s order 12"', TRACE),
+        ('KeyError: "the user\'s order 13"', TRACE),
     ]
     error, trace = F.col("error"), F.col("trace")
     rows = (
@@ -392,11 +396,13 @@ def test_errors_are_the_same_if_only_particulars_differ(spark):
     prints = [row["print"] for row in rows]
     assert prints[0] == prints[1]
     assert prints[4] == prints[5]
-    assert len({*prints}) == 5
+    assert prints[9] == prints[10]
+    assert len({*prints}) == 8
     assert prints[6] is None
     assert rows[0]["message"] == "row # of '…' is #"
     assert rows[0]["frames"] == "money.py:parse < orders.py:total < worker.py:run"
     assert rows[4]["message"] == "job # and #"
+    assert [row["message"] for row in rows[7:10]] == ["tax_number", "amount", "the user's order #"]
 
 
 def test_no_window_looks_at_all_that_follows(book):

@@ -103,10 +103,16 @@ def _time(ms: float | None) -> str:
 
 
 def _rate(figures: "Figures") -> str:
-    return f"{figures.throughput_per_s * 60:,.3g}"
+    return _shown(figures.throughput_per_s * 60)
 
 
 def _burn(figures: "Figures") -> Text:
     if figures.slo_burn is None:
         return Text("-")
-    return Text(f"{figures.slo_burn:,.3g}", style="bold red" if figures.slo_burn > _ALERT else "")
+    return Text(_shown(figures.slo_burn), style="bold red" if figures.slo_burn > _ALERT else "")
+
+
+def _shown(value: float) -> str:
+    from chasquimq.pipeline.axes import shown  # noqa: PLC0415 -- Spark may not be installed
+
+    return shown(value)

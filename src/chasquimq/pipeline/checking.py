@@ -72,7 +72,7 @@ def checked(frame: DataFrame, options: SinkOptions) -> Checked:
 
 def first_jobs(frame: DataFrame, options: SinkOptions, run_id: str, count: int) -> list[Planned]:
     """The jobs that the first rows would become; those that cannot be jobs are passed over."""
-    table = frame.drop(PROBLEM).limit(count).toArrow()
+    table = frame.where(frame[PROBLEM].isNull()).drop(PROBLEM).limit(count).toArrow()
     maker = JobMaker(layout(frame.drop(PROBLEM).schema, options), options, run_id, 0)
     found = [
         made for batch in table.to_batches() for made in maker.jobs(batch, SYSTEM_CLOCK.now_ms())

@@ -7,8 +7,10 @@ _LENGTH = 12
 _FRAMES = 3
 _SEPARATOR = "\x1f"
 
-# In this order: what is quoted may hold numbers, and a UUID holds several.
+# In this order: what is quoted may hold numbers, and a UUID holds several. A message that is but a
+# quoted text, as that of every `KeyError`, keeps it: it is all that tells one cause from another.
 _PARTICULARS = (
+    (r"""^\s*(?:'([^']*)'|"([^"]*)")\s*$""", "$1$2"),
     (r"""'[^']*'|"[^"]*"|`[^`]*`""", "'…'"),
     (r"(?i)\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "#"),
     (r"\b[0-7][0-9A-HJKMNP-TV-Z]{25}\b", "#"),

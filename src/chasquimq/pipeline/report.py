@@ -28,9 +28,10 @@ _DASH = "-"
 _WORDS = """<footer><p><b>Waited</b> is how long a run stood in the queue, <b>ran</b> how long the
 handler took, <b>in all</b> from being added to being finished, retries included; of a job that was
 replayed, from the replay on. Of messages is shown what they have in common. <b>p95</b> is the
-time within which 95 of 100 were done. A job is <b>given up</b> when it goes to the dead letters.
-<b>Runs per job</b> is 1 if nothing is ever retried. <b>Burn</b> is the share of jobs that missed
-the promise over the share that may: above 1 the promise is broken. All times are UTC.</p></footer>
+time within which 95 of 100 were done. A job is <b>given up</b> when it goes to the dead letters,
+and is not sent round again. <b>Runs per job</b> is 1 if nothing is ever retried. <b>Burn</b> is the
+share of jobs that missed the promise over the share that may: above 1 the promise is broken. All
+times are UTC.</p></footer>
 """
 _NOTHING = """<p class="verdict">Nothing has happened yet in the queues and days that were asked
 for. Once workers have run jobs, bring the tables up to date and make the report again:

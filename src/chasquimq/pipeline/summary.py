@@ -172,7 +172,8 @@ def summary(
     every = asked.of(facts(tables.table("runs"), tables.table("jobs"), slo), "at")
     hours = rows("hours").groupBy("period").agg(F.sum("completed").alias("n")).orderBy("period")
     broken = _incomplete(rows("minutes"), step_ms) if gaps["n"] else frozenset()
-    on_step(f"computing figures of {len(times)} steps of {step_ms // MINUTE_MS} minutes")
+    size = "a minute" if step_ms == MINUTE_MS else f"{step_ms // MINUTE_MS} minutes"
+    on_step(f"computing figures of {len(times)} steps of {size}")
     points = _points(every, slo, times, broken)
     on_step("computing figures of all of it, and of each name")
     total = _total(every, slo, len(times) * step_ms)

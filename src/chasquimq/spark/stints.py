@@ -43,7 +43,8 @@ class Stints:
             return
         fleet, queue = self._about
         log.info(
-            "fleet %s on queue %s: %d jobs completed, %d runs failed (%d jobs will run again, %d "
-            "were given up), in %.1f s", fleet, queue, *found, progress.batchDuration / _MS_PER_S,
+            "fleet %s on queue %s: slots that came to their end tell of %d jobs completed, %d runs "
+            "failed (%d jobs will run again, %d were given up), in %.1f s",
+            fleet, queue, *found, progress.batchDuration / _MS_PER_S,
             extra={"queue": queue},
         )  # fmt: skip
