@@ -158,7 +158,8 @@ READ = {
 
 
 # A machine may be busy, and noting memory makes everything slower.
-MOST_S = 5
+# Of this thread's own time, under `tracemalloc`: other work on the machine costs wall time only.
+MOST_S = 20
 MOST_BYTES = 64 << 20
 
 
@@ -166,14 +167,14 @@ MOST_BYTES = 64 << 20
 def test_a_text_of_any_length_is_read_or_refused_soon_in_few_words_and_little_memory(reader):
     read, refusal = READ[reader]
     for what, text in LONG.items():
-        begun = time.monotonic()
+        begun = time.thread_time()
         tracemalloc.start()
         try:
             told = refused(read, refusal, text)
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-        assert time.monotonic() - begun < MOST_S, what
+        assert time.thread_time() - begun < MOST_S, what
         assert peak < MOST_BYTES, what
         assert len(told) < 1_000, f"{what}: {told[:200]}"
 
