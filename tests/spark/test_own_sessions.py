@@ -23,15 +23,20 @@ pytestmark = [*DRIVER_MARKS, pytest.mark.usefixtures("java")]
 CONF = [f"--conf={name}={value}" for name, value in SMALL.items()]
 
 
-def test_a_stream_goes_on_until_ctrl_c_and_tells_what_it_did(server, queue, queue_name, tmp_path):
+def test_a_stream_goes_on_until_all_its_processes_are_told_to_end_and_tells_what_it_did(
+    server, queue, queue_name, tmp_path
+):
     queue.pause()  # tells of no job, so all that is to do ends with bronze
     with subprocess.Popen(
         [sys.executable, "-m", "chasquimq", "pipeline", "stream", queue_name, "--every", "1 second",
          "--redis-url", server.url, "--json", *CONF],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
+        start_new_session=True,
     ) as process:  # fmt: skip
         told = [process.stderr.readline() for _ in range(4)]
-        process.send_signal(signal.SIGINT)
+        # As a terminal does with Ctrl+C, and a supervisor: Java hears of it too.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            os.killpg(process.pid, number)
         done, rest = process.communicate(timeout=60)
     assert told == [
         "chasqui: starting Spark, which takes some seconds\n",

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from chasquimq.spark.java import find_java
 from chasquimq.spark.registry import register
+from chasquimq.spark.shield import shielded
 from chasquimq.spark.source import URL_SETTING
 
 # Spark's own default, and our setting, whose URL may hold a password.
@@ -37,7 +38,8 @@ def session(app_name: str = "chasquimq", config: Mapping[str, str] | None = None
     `JAVA_HOME` if Spark would find no Java and, for a local master or a local Spark Connect,
     `PYSPARK_PYTHON` (tasks run on this very Python) and `SPARK_LOCAL_IP` (Spark listens on the
     loopback only). Tasks that run on this very Python are forked from `chasquimq.spark.daemon`, and
-    a local Spark logs errors only (`spark.log.level`).
+    a local Spark logs errors only (`spark.log.level`). A Java that is started here ignores SIGTERM,
+    which is for this process: with it Java ends too.
     """
     settings = dict(config or {})
     url = settings.pop(URL_SETTING, None)
@@ -50,7 +52,7 @@ def session(app_name: str = "chasquimq", config: Mapping[str, str] | None = None
     builder = SparkSession.builder.appName(app_name)
     for name, value in settings.items():
         builder = builder.config(name, value)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), shielded():
         # A local Spark Connect starts with them, then tries to set them again and says it cannot.
         warnings.filterwarnings("ignore", r"Failed to set spark\.", UserWarning)
         spark = builder.getOrCreate()
