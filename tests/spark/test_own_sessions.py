@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,34 @@ def test_a_stream_goes_on_until_all_its_processes_are_told_to_end_and_tells_what
     ], rest
     assert (process.returncode, rest) == (0, "")
     assert json.loads(done)["events"] == 1
+
+
+TALKING = """
+def handle(job):
+    print("sent", job.data)
+    return job.data
+"""
+
+
+def test_a_fleet_of_the_command_says_an_object_a_line_and_what_handlers_print(
+    server, queue, queue_name, tmp_path
+):
+    """Of Spark and Java nothing, neither when they start nor when all are told to end."""
+    (tmp_path / "talking.py").write_text(TALKING)
+    queue.add("n", 21, job_id="a")
+    with subprocess.Popen(
+        [sys.executable, "-m", "chasquimq", "worker", "talking:handle", queue_name,
+         "--engine", "spark", "--slots", "1", "--json", "--redis-url", server.url, *CONF],
+        stderr=subprocess.PIPE, text=True, cwd=tmp_path, start_new_session=True,
+    ) as process:  # fmt: skip
+        told = list(takewhile("sent 21\n".__ne__, process.stderr))
+        os.killpg(process.pid, signal.SIGTERM)
+        told += process.communicate(timeout=60)[1].splitlines()
+    messages = [json.loads(line).get("message", "") for line in told]
+    assert process.returncode == 0
+    assert messages[0] == "starting Spark, which takes some seconds"
+    assert messages[-1] == "fleet spark has stopped"
+    assert (queue.counts().waiting, queue.counts().active) == (0, 0)
 
 
 def test_the_demo_ends_with_a_report_and_says_where_it_is(

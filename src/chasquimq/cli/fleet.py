@@ -14,7 +14,7 @@ import click
 from chasquimq.broker.url import parse_url
 from chasquimq.cli.loading import LoadError, load
 from chasquimq.cli.serving import Ready, Settings, queue_names
-from chasquimq.cli.spark import spark_settings, told_in_a_line
+from chasquimq.cli.spark import spark_settings, start, told_in_a_line
 from chasquimq.given import chosen
 from chasquimq.sync_queue import SyncQueue
 
@@ -49,7 +49,7 @@ def run_fleet(
         raise
     try:
         from chasquimq.spark import SparkWorker  # noqa: PLC0415 -- an extra
-        from chasquimq.spark.session import running, session  # noqa: PLC0415 -- the same
+        from chasquimq.spark.session import running  # noqa: PLC0415 -- the same
     except ModuleNotFoundError as error:
         msg = f"--engine spark needs {error.name}: run  pip install pyspark pyarrow"
         raise click.UsageError(msg) from None
@@ -66,7 +66,12 @@ def run_fleet(
     with told_in_a_line(is_verbose=is_verbose):
         if (before := running()) is None:
             log.info("starting Spark, which takes some seconds")
-        spark = before or session("chasqui worker", spark_settings(conf, is_verbose=is_verbose))
+        spark = before or start(
+            "chasqui worker",
+            spark_settings(conf, is_verbose=is_verbose),
+            is_verbose=is_verbose,
+            is_heard=True,
+        )
         try:
             greet(Ready(str(loaded), names, parse_url(url).safe_text))
             _run(fleets, is_burst=settings.is_burst)

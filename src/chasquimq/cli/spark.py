@@ -1,17 +1,22 @@
 """Starts Spark for a command, quietly, or takes the session that already runs."""
 
 import contextlib
+import logging
 import os
+import secrets
 import sys
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from chasquimq.cli.options import Function
 from chasquimq.cli.problems import Refusal
 from chasquimq.cli.render import remark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # What is kept of Java's words, and how long we wait for the last of them when it has ended.
 _MOST_WORDS = 65_536
@@ -78,7 +83,7 @@ def is_missing(path: str, given: dict[str, Any]) -> bool:
 def started(given: dict[str, Any]) -> Iterator[Any]:
     """A session with the options of the command; one that ran before is used, and runs on."""
     try:
-        from chasquimq.spark.session import running, session  # noqa: PLC0415 -- may not be there
+        from chasquimq.spark.session import running  # noqa: PLC0415 -- may not be there
     except ImportError as error:
         msg = f"the pipeline needs Spark ({error}): pip install pyspark pyarrow, and Java 17"
         raise Refusal(msg) from None
@@ -89,12 +94,28 @@ def started(given: dict[str, Any]) -> Iterator[Any]:
             return
         config = _TABLES | spark_settings(given["conf"], is_verbose=is_verbose)
         remark("starting Spark, which takes some seconds")
-        with contextlib.nullcontext() if is_verbose else _starting_quietly():
-            spark = session("chasqui pipeline", config)
+        spark = start("chasqui pipeline", config, is_verbose=is_verbose)
         try:
             yield spark
         finally:
             spark.stop()
+
+
+def start(
+    app_name: str, config: dict[str, str], *, is_verbose: bool, is_heard: bool = False
+) -> "SparkSession":
+    """A new session; what is said while it starts is shown with `is_verbose` only.
+
+    With `is_heard` all that is said later is shown, such as what handlers print in local tasks.
+    """
+    from chasquimq.spark.session import session  # noqa: PLC0415 -- an extra
+
+    if is_verbose:
+        return session(app_name, config)
+    # Else it tells whoever logs to stderr of each connection to Java.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    with _starting_quietly(is_heard=is_heard):
+        return session(app_name, config)
 
 
 @contextlib.contextmanager
@@ -114,7 +135,7 @@ def told_in_a_line(*, is_verbose: bool) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _starting_quietly() -> Iterator[None]:
+def _starting_quietly(*, is_heard: bool) -> Iterator[None]:
     """Show nothing of what is said on stderr, and if Java does not start its reason.
 
     It says much before it can be told not to, and why it ended nowhere else.
@@ -124,7 +145,7 @@ def _starting_quietly() -> Iterator[None]:
     said = bytearray()
     listener: threading.Thread | None = None
     try:
-        with _stderr_into(said) as listener:
+        with _stderr_into(said, is_heard=is_heard) as listener:
             yield
     except SPARKS as error:
         if listener is None or not has_no_java(error):
@@ -137,17 +158,26 @@ def _starting_quietly() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _stderr_into(said: bytearray) -> Iterator[threading.Thread]:
+def _stderr_into(said: bytearray, *, is_heard: bool) -> Iterator[threading.Thread]:
     """Keep the end of what we and processes that are started meanwhile say on stderr.
 
     Those go on saying it into the same pipe when this is over: somebody has to listen, until the
-    last of them is gone.
+    last of them is gone, and with `is_heard` to hand it on.
     """
+    end = secrets.token_bytes()
 
     def listen() -> None:
+        is_over = False
         with os.fdopen(reading, "rb", buffering=0) as pipe:
             while words := pipe.read(_MOST_WORDS):
+                if is_over:
+                    _show(words)
+                    continue
                 said.extend(words)
+                if (at := said.find(end)) >= 0:
+                    is_over = True
+                    _show(said[at + len(end) :])
+                    del said[at:]
                 del said[:-_MOST_WORDS]
 
     sys.stderr.flush()
@@ -155,9 +185,18 @@ def _stderr_into(said: bytearray) -> Iterator[threading.Thread]:
     listener = threading.Thread(target=listen, name="spark-stderr", daemon=True)
     listener.start()
     os.dup2(writing, 2)
-    os.close(writing)
     try:
         yield listener
     finally:
         os.dup2(kept, 2)
         os.close(kept)
+        if is_heard:
+            os.write(writing, end)
+        os.close(writing)
+
+
+def _show(words: bytes | bytearray) -> None:
+    left = memoryview(words)
+    with contextlib.suppress(OSError):  # nobody reads it any more
+        while left:
+            left = left[os.write(2, left) :]
