@@ -7,16 +7,13 @@ import secrets
 import sys
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from chasquimq.cli.options import Function
 from chasquimq.cli.problems import Refusal
 from chasquimq.cli.render import remark
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 # What is kept of Java's words, and how long we wait for the last of them when it has ended.
 _MOST_WORDS = 65_536
@@ -103,7 +100,7 @@ def started(given: dict[str, Any]) -> Iterator[Any]:
 
 def start(
     app_name: str, config: dict[str, str], *, is_verbose: bool, is_heard: bool = False
-) -> "SparkSession":
+) -> Any:  # noqa: ANN401 -- a session of Spark, which may not be installed
     """A new session; what is said while it starts is shown with `is_verbose` only.
 
     With `is_heard` all that is said later is shown, such as what handlers print in local tasks.
