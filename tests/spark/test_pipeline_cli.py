@@ -155,11 +155,31 @@ def test_a_dry_run_of_a_backfill_shows_the_first_jobs_and_what_is_wrong(
     assert queue.counts().waiting == 0
 
 
-def test_a_queue_that_nobody_knows_is_told_before_anything_is_done(here):
-    code, out, err = here("triage", "ordres")
-    assert code == 0
-    assert "no dead letters" in out
-    assert err.splitlines()[0].startswith("chasqui: nothing is known of ordres: see")
+@pytest.mark.parametrize(
+    ("arguments", "answer"),
+    [
+        ([], "(no dead letters)"),
+        (["--where", "true", "--replay"], "no dead letter is one of those, so none was replayed"),
+        (["--where", "true", "--discard", "--dry-run"], "would discard 0 dead letters"),
+    ],
+)
+def test_triage_of_a_queue_that_nobody_knows_is_answered_without_spark(
+    server, capsys, arguments, answer
+):
+    assert entry(["pipeline", "triage", "ordres", *arguments, "--redis-url", server.url]) == 0
+    told = capsys.readouterr()
+    assert answer in told.out
+    assert told.err == (
+        "chasqui: nothing is known of ordres: see  chasqui queues  for those there are\n"
+    )
+
+
+def test_triage_that_may_not_ask_is_refused_before_spark_starts(server, queue, queue_name, capsys):
+    queue.add("welcome", {})
+    line = ["pipeline", "triage", queue_name, "--where", "true", "--replay"]
+    assert entry([*line, "--redis-url", server.url]) == 1
+    told = "refused to replay dead letters: there is no terminal to ask on, so add --yes"
+    assert capsys.readouterr().err == f"chasqui: {told}\n"
 
 
 @pytest.mark.parametrize("command", ["run", "stream"])

@@ -14,7 +14,12 @@ def consent(question: str, *, yes: bool) -> None:
     """
     if yes:
         return
+    require_terminal(question)
+    click.confirm(f"{question}?", abort=True, err=True)
+
+
+def require_terminal(question: str) -> None:
+    """Refuse where nobody can be asked; for commands that take long until they ask."""
     if not sys.stdin.isatty():
         msg = f"refused to {question}: there is no terminal to ask on, so add --yes"
         raise Refusal(msg)
-    click.confirm(f"{question}?", abort=True, err=True)

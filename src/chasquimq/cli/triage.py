@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from chasquimq.cli import options
-from chasquimq.cli.consent import consent
+from chasquimq.cli.consent import consent, require_terminal
 from chasquimq.cli.options import Session
 from chasquimq.cli.place import shared_server
 from chasquimq.cli.progress import ProgressLine
 from chasquimq.cli.render import clean, cut, emit, iso, remark, say, show, table
 from chasquimq.cli.spark import spark_options, started
-from chasquimq.cli.unknown import remark_if_unknown
+from chasquimq.cli.unknown import look_at, tell_if_unknown
 
 if TYPE_CHECKING:
     from chasquimq.pipeline.triage import Group, Triage
@@ -58,7 +58,16 @@ def command(queue: str, session: Session, **given: Any) -> None:  # noqa: ANN401
             from chasquimq.pipeline.export import writer_for  # noqa: PLC0415 -- an extra
 
             writer_for(given["export"])
-    remark_if_unknown(session, queue)
+    found = look_at(session, queue)
+    tell_if_unknown(queue, found)
+    if not found.is_known and not given["export"]:  # which makes a file, if an empty one
+        if verbs:
+            _tell([], 0, verbs[0], session, given)
+        else:
+            _show_groups(queue, [], session)
+        return
+    if verbs and not given["yes"] and not given["dry_run"]:
+        require_terminal(f"{verbs[0]} dead letters")
     with started(given) as spark:
         from chasquimq.pipeline import Triage  # noqa: PLC0415 -- Spark may not be installed
 
@@ -80,21 +89,28 @@ def _dispose(
     given: dict[str, Any],
 ) -> None:
     """Export, then replay or discard, as far as it was asked for."""
-    is_dry, path, said = given["dry_run"], given["export"], []
+    is_dry, path, changed = given["dry_run"], given["export"], 0
     if path and not is_dry:
         ids = letters.export(path, **chosen, on_step=remark)
-        said.append(f"exported {len(ids)} dead letters to {Path(path).resolve()}")
     else:
         wanted = chosen if any(chosen.values()) else {"where": "true"}
         ids = letters.choose(**wanted, on_step=remark)
+    if verb and ids and not is_dry:
+        consent(f"{verb} {len(ids)} dead letters", yes=given["yes"])
+        changed = _change(letters, verb, ids)
+    _tell(ids, changed, verb, session, given)
+
+
+def _tell(
+    ids: Sequence[str], changed: int, verb: str | None, session: Session, given: dict[str, Any]
+) -> None:
+    """Say what was, or would be, done."""
+    is_dry, path, said = given["dry_run"], given["export"], []
     shape: dict[str, object] = {"found": len(ids), "dry_run": is_dry}
     if path:
         shape["exported"] = 0 if is_dry else len(ids)
+        said.append(f"exported {len(ids)} dead letters to {Path(path).resolve()}")
     if verb:
-        changed = 0
-        if ids and not is_dry:
-            consent(f"{verb} {len(ids)} dead letters", yes=given["yes"])
-            changed = _change(letters, verb, ids)
         past = "replayed" if verb == "replay" else "discarded"
         shape[past] = changed
         told = f"{past} {changed} of {len(ids)} dead letters"
