@@ -104,6 +104,23 @@ def test_what_spark_falls_over_is_said_in_a_line_and_in_full_if_asked(here, queu
         here(*line, "--verbose")
 
 
+def test_files_that_another_took_away_midway_are_told_with_what_may_have_done_it(
+    here, queue, queue_name, tmp_path, monkeypatch
+):
+    def take_away(step):
+        if step == "making runs and jobs":
+            for file in (tmp_path / "lake" / "bronze").rglob("*.parquet"):
+                file.unlink()
+
+    monkeypatch.setattr(command_line, "remark", take_away)
+    queue.add("welcome", {})
+    code, out, err = here("run", queue_name, "--path", "lake")
+    assert (code, out) == (1, "")
+    [reason] = err.splitlines()
+    assert reason.startswith("chasqui: Spark could not do it: File file:")
+    assert " does not exist. Another run, stream or compaction may be writing to the" in reason
+
+
 def test_dead_letters_are_shown_by_cause_exported_and_a_chosen_group_is_replayed(
     here, play, queue, queue_name, tmp_path
 ):

@@ -19,7 +19,7 @@ from chasquimq.clock import SYSTEM_CLOCK
 from chasquimq.errors import ChasquiError, ConfigError
 from chasquimq.pipeline.compaction import Compacted, compact
 from chasquimq.pipeline.lake import Lake
-from chasquimq.pipeline.problems import ours
+from chasquimq.pipeline.problems import SPARKS, noted, ours
 from chasquimq.pipeline.report import TITLE, page
 from chasquimq.pipeline.scope import EVERYTHING
 from chasquimq.pipeline.slo import Slo
@@ -228,7 +228,11 @@ class Pipeline:
         last = self._lake.read(BRONZE).groupBy("queue").agg(
             F.max(F.struct(F.unix_millis("entry_at").alias("ms"), "entry_seq")).alias("last")
         )  # fmt: skip
-        behind = {row["queue"]: f"{row['last'][0]}-{row['last'][1] + 1}" for row in last.collect()}
+        try:
+            rows = last.collect()
+        except SPARKS as error:
+            raise noted(error) from None
+        behind = {row["queue"]: f"{row['last'][0]}-{row['last'][1] + 1}" for row in rows}
         return json.dumps({queue: behind.get(queue, "earliest") for queue in queues})
 
     def _start(
@@ -296,7 +300,7 @@ def _ours(error: StreamingQueryException, steps: Steps) -> Exception:
     """What really ended a query, rather than Spark's account of it."""
     if isinstance(steps.failure, ChasquiError):
         return steps.failure
-    return ours(error) or error
+    return ours(error) or noted(error)
 
 
 def _a_day(text: str | None, otherwise: str) -> str:

@@ -20,7 +20,16 @@ _RAISED = re.compile(
 )
 _QUERY = re.compile(r"^Query \[id = .*?\] terminated with exception: ")
 _CLASS = re.compile(r"^(?:Caused by: )?(?:[\w$]+\.)+[\w$]+(?:Exception|Error): ")
-
+# Of a thread that waited for another's work; what became of that is the cause.
+_WAITED = "Exception thrown in awaitResult"
+# A file that was there when Spark looked for it, or a checkpoint that went on by itself.
+_GONE = re.compile(
+    r"FILE_NOT_EXIST|FileNotFoundException|NoSuchFileException|CONCURRENT_STREAM_LOG_UPDATE"
+)
+_OF_ANOTHER = (
+    "Another run, stream or compaction may be writing to the same path: one at a time may, so wait "
+    "for it, or end it, and run this again"
+)
 
 SPARKS = (PySparkException, Py4JJavaError)
 """What Spark raises."""
@@ -44,9 +53,25 @@ def unlogged() -> Iterator[None]:
 def in_a_line(error: Exception) -> str:
     """What ended a job of Spark, or kept Spark from starting, without its own codes.
 
-    In a batch of ours it is the end of a trace of Python's, within what Spark makes of it.
+    In a batch of ours it is the end of a trace of Python's, within what Spark makes of it. With the
+    notes that were added to it.
     """
-    return last_raised(str(error)) or _QUERY.sub("", first_line(error))
+    text = str(error)
+    line = last_raised(text) or _QUERY.sub("", first_line(error))
+    if line.startswith(_WAITED):
+        line = _CODES.sub("", _last_cause(text))
+    return ". ".join([line.removesuffix("."), *notes]) if (notes := _notes(error)) else line
+
+
+def noted(error: Exception) -> Exception:
+    """The error, with a note if what others do to the same tables may be why it was raised."""
+    if _GONE.search(str(error)) and _OF_ANOTHER not in _notes(error):
+        error.add_note(_OF_ANOTHER)
+    return error
+
+
+def _notes(error: Exception) -> list[str]:
+    return getattr(error, "__notes__", [])
 
 
 def has_no_java(error: Exception) -> bool:

@@ -4,7 +4,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from chasquimq.errors import BackfillError, ChasquiError, ConnectionFailedError, QueueFullError
-from chasquimq.pipeline.problems import in_a_line, ours, told_plainly
+from chasquimq.pipeline.problems import in_a_line, noted, ours, told_plainly
 
 ROW = "column 'x' of a row is 0, row 3 of f; row 3 of partition 0"
 OF_A_ROW = f"PythonException:\n  Traceback\nchasquimq.errors.RowError: row: {ROW} [CMQ-303]\n"
@@ -58,6 +58,14 @@ py4j.protocol.Py4JJavaError: An error occurred while calling o1132.save.
 \tat java.base/java.lang.ProcessBuilder.start(Unknown Source)
 Caused by: java.io.IOException: error 28
 """
+WAITED = """Traceback:
+: org.apache.spark.SparkException: Exception thrown in awaitResult:
+\tat a.b(C.scala:1)
+Caused by: org.apache.spark.SparkException: [FAILED_READ_FILE.FILE_NOT_EXIST] Encountered error
+\tat d.e(F.scala:2)
+Caused by: java.io.FileNotFoundException: File f does not exist
+\tat g.h(I.scala:3)
+"""
 
 
 @pytest.mark.parametrize(
@@ -69,8 +77,17 @@ Caused by: java.io.IOException: error 28
             "An error occurred.\n: a.b.CException: [AN_X] No such master SQLSTATE: 1",
             "No such master",
         ),
+        (QUERY + WAITED, "File f does not exist"),
         ('Exception in thread "main" a.b.CException: Master must be x\n\tat d', "Master must be x"),
     ],
 )
 def test_what_spark_fell_over_is_told_without_what_it_says_around_it(text, line):
     assert in_a_line(PySparkException(text)) == line
+
+
+def test_of_a_file_that_is_gone_it_is_told_once_who_may_have_taken_it():
+    error = PySparkException(QUERY + WAITED)
+    line = in_a_line(noted(noted(error)))
+    assert line.startswith("File f does not exist. Another run, stream or compaction may be wri")
+    assert line.count("Another run") == 1
+    assert in_a_line(noted(PySparkException(QUERY + IN_A_BATCH))) == "No space left on device"
