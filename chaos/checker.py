@@ -200,9 +200,10 @@ def withdrawn_is_not_run(past: Past) -> Iterator[Breach]:
 
 def paused_is_not_begun(past: Past) -> Iterator[Breach]:
     """What is asked for while the queue is paused does not begin before that ends."""
-    # Of two pauses at a time the one that ends first ends both.
+    # Of two pauses at a time the one that ends first ends both; and one that was asked for before
+    # the end of another was carried out may have been before that end.
     pauses = [
-        (paused.us, min(each.until_us for each in past.paused if each.until_us >= paused.us))
+        (paused.us, min(each.until_us for each in past.paused if each.ended_us >= paused.asked_us))
         for paused in past.paused
         if is_certainly_paused(past, paused)
     ]

@@ -238,10 +238,16 @@ class Broke:
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """The queue was paused from then, when that was acknowledged, until that was to end."""
+    """The queue was paused from then, when that was acknowledged, until that was to end.
+
+    It was asked for at `asked_us`, and its end acknowledged at `ended_us`: a server that stands
+    still carries out both late, and in any order with what others ask.
+    """
 
     us: int
     until_us: int
+    asked_us: int
+    ended_us: int
 
 
 @dataclass(frozen=True, slots=True)

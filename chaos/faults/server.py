@@ -112,12 +112,13 @@ def _fill(scene: Scene, key: bytes) -> int:
 
 def pause_queue(scene: Scene, chance: random.Random) -> str:
     """The queue is paused, as `Queue.pause` does it, and resumed."""
-    seconds = chance.uniform(0.1, 3)
+    seconds, asked = chance.uniform(0.1, 3), now_us()
     scene.stage.run("SET", scene.keys.paused, "1")
     began = now_us()
     scene.last(seconds)
-    scene.scroll.write(Paused(began, now_us()))
+    until = now_us()
     _insist(scene, lambda: scene.stage.run("DEL", scene.keys.paused))
+    scene.scroll.write(Paused(began, until, asked, now_us()))
     return f"for {seconds:.1f} s"
 
 

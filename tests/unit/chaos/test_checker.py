@@ -566,8 +566,10 @@ def test_a_job_that_failed_before_it_was_withdrawn_breaks_nothing():
     assert breaches(*added(), *ran(how="failed"), gone) == []
 
 
-def pause(from_ms, until_ms):
-    return Paused(from_ms * MS, until_ms * MS)
+def pause(from_ms, until_ms, *, asked_ms=None, ended_ms=None):
+    asked_ms = from_ms if asked_ms is None else asked_ms
+    ended_ms = until_ms if ended_ms is None else ended_ms
+    return Paused(from_ms * MS, until_ms * MS, asked_ms * MS, ended_ms * MS)
 
 
 def test_a_job_that_begins_in_the_pause_in_which_it_was_added_is_seen():
@@ -583,6 +585,17 @@ def test_a_job_that_was_added_before_a_pause_may_have_been_read_before():
 def test_of_two_pauses_the_first_to_end_ends_both():
     begun = [*added(at_ms=100), *ran(at_ms=150, until_ms=160), completed()]
     assert breaches(*begun, pause(90, 200), pause(50, 120)) == []
+
+
+@pytest.mark.parametrize(("ended_ms", "is_excused"), [(91, True), (69, False)])
+def test_a_pause_that_was_asked_for_before_another_was_ended_may_be_ended_with_it(
+    ended_ms, is_excused
+):
+    """A server that stood still carries out what it was asked meanwhile in any order."""
+    begun = [*added(at_ms=100), *ran(at_ms=150, until_ms=160), completed()]
+    before = pause(20, 40, ended_ms=ended_ms)
+    told = breaches(*begun, before, pause(90, 200, asked_ms=70))
+    assert told == ([] if is_excused else [("paused", "j")])
 
 
 @pytest.mark.parametrize(
