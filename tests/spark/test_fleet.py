@@ -103,7 +103,7 @@ def test_jobs_end_on_spark_as_they_end_in_a_worker(server, queue_name, queue, fl
 
         asyncio.run(work())
     # Each stint is told; the last run of the second job may have come in the first or in another.
-    stints = re.findall(r": (\d+) jobs completed, (\d+) runs failed \(\d+ jobs", caplog.text)
+    stints = re.findall(r"tell of (\d+) jobs completed, (\d+) runs failed \(\d+ jobs", caplog.text)
     assert tuple(map(sum, zip(*(map(int, stint) for stint in stints), strict=True))) == (2, 4)
     assert told(queue_name, server) == told(other, server)
     events = told(queue_name, server)[0]
