@@ -56,6 +56,22 @@ def ids_of(runs):
     return sorted(each.delivery.entry_id for each in runs)
 
 
+def left_by_the_dead(raw, consumer, many=JOBS):
+    """Entries that a worker of this name was given once, a lease ago, and then died."""
+    entry_ids, key = raw.waiting(*large(many)), raw.keys.stream
+    for at in range(0, many, 10):
+        raw.client.xreadgroup(GROUP, consumer, {key: ">"}, count=10)
+        some = entry_ids[at : at + 10]
+        raw.client.xclaim(key, GROUP, consumer, 0, some, idle=60_000, justid=True)
+    return entry_ids
+
+
+def assert_each_counts_one_run_and_this(raw, runs, entry_ids):
+    assert ids_of(runs) == sorted(entry_ids)
+    assert [each.delivery.deliveries for each in runs] == [1] * len(entry_ids)
+    assert raw.held() == [Held(entry_id, "batch", 2) for entry_id in entry_ids]
+
+
 def test_a_backlog_that_no_reply_can_hold_is_taken_whole_each_job_for_one_run(raw, hand):
     entry_ids = raw.waiting(*large(JOBS))
     runs = all_taken(hand)
@@ -65,33 +81,16 @@ def test_a_backlog_that_no_reply_can_hold_is_taken_whole_each_job_for_one_run(ra
 
 
 def test_jobs_of_a_dead_worker_that_no_reply_can_hold_count_its_runs_and_one_more(raw, hand):
-    entry_ids = raw.waiting(*large(JOBS))
-    key = raw.keys.stream
-    for at in range(0, JOBS, 10):
-        raw.client.xreadgroup(GROUP, "dead", {key: ">"}, count=10)
-        some = entry_ids[at : at + 10]
-        raw.client.xclaim(key, GROUP, "dead", 0, some, idle=60_000, justid=True)
-    runs = all_taken(hand)
-    assert ids_of(runs) == sorted(entry_ids)
-    assert [each.delivery.deliveries for each in runs] == [1] * JOBS
-    assert raw.held() == [Held(entry_id, "batch", 2) for entry_id in entry_ids]
+    entry_ids = left_by_the_dead(raw, "dead")
+    assert_each_counts_one_run_and_this(raw, all_taken(hand), entry_ids)
 
 
 def test_what_our_own_name_held_before_us_keeps_its_count_though_a_first_page_was_too_large(
     raw, hand
 ):
     """More than one claim asks for: those behind it were seen by who died, and not by us."""
-    many = 600
-    entry_ids = raw.waiting(*large(many))
-    key = raw.keys.stream
-    for at in range(0, many, 10):
-        raw.client.xreadgroup(GROUP, "batch", {key: ">"}, count=10)
-        some = entry_ids[at : at + 10]
-        raw.client.xclaim(key, GROUP, "batch", 0, some, idle=60_000, justid=True)
-    runs = all_taken(hand)
-    assert ids_of(runs) == sorted(entry_ids)
-    assert [each.delivery.deliveries for each in runs] == [1] * many
-    assert raw.held() == [Held(entry_id, "batch", 2) for entry_id in entry_ids]
+    entry_ids = left_by_the_dead(raw, "batch", 600)
+    assert_each_counts_one_run_and_this(raw, all_taken(hand), entry_ids)
 
 
 def test_jobs_around_one_that_no_reply_can_hold_are_taken_and_it_waits_for_its_lease(
